@@ -4,22 +4,13 @@
 #[path = "../../crates/wire/tests/transcript/mod.rs"]
 mod transcript;
 
-use std::fs;
-use std::io;
 use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::Duration;
+use std::{fs, io};
 
-use aifo_types::{
-    Ending, ExecId, ExecRequest, Inherited, Signal, SoftLimit, Stdio, TerminalSettings, ToolName,
-    WindowSize,
-};
-use aifo_wire::{
-    CallNote, CancelCause, ClientHandover, ClientTransport, Delivery, Environment, Exit,
-    FRAMES_VERSION, Frame, Interrupt, Limits, Listener, ListenerReport, Loopback, NetFrame,
-    RequestEvent, RequestReader, Setup, SidecarLimit, SocketResult, Start, StartError,
-    StartErrorCause, Stream, Usage, encode_invocation, encode_upgrade_head,
-};
+use aifo_types::{Ending, ExecId, ExecRequest, Inherited, Signal, SoftLimit, Stdio, TerminalSettings, ToolName, WindowSize};
+use aifo_wire::{CallNote, CancelCause, ClientHandover, ClientTransport, Delivery, Environment, Exit, FRAMES_VERSION, Frame, Interrupt, Limits, Listener, ListenerReport, Loopback, NetFrame, RequestEvent, RequestReader, ResourceUsage, Setup, SidecarLimit, SocketResult, Start, StartError, StartErrorCause, Stream, encode_invocation, encode_upgrade_head};
 use transcript::Transcript;
 
 fn main() -> io::Result<()> {
@@ -45,7 +36,7 @@ fn main() -> io::Result<()> {
     }
     let mut answer = Vec::new();
     encode_upgrade_head(&mut answer, None);
-    let usage = Usage::default();
+    let usage = ResourceUsage::default();
     let exit = Exit { ending: Ending::Exited(0), cancelled: None, note: None, taken: 0, usage };
     let stdio = [Stdio::Null, Stdio::Passed, Stdio::Same];
     Frame::Started { serial: 1, pid: 2, stdio }.encode(&mut answer);
@@ -119,7 +110,7 @@ fn decoded_body(request: &[u8]) -> Option<Vec<u8>> {
 /// One frame of every kind.
 fn frames() -> Vec<Frame<'static>> {
     let second = Duration::from_secs(1);
-    let usage = Usage { wall: second, user: second, system: second, max_rss_kib: 1024 };
+    let usage = ResourceUsage { wall: second, user: second, system: second, max_rss_kib: 1024 };
     let cancelled = Some(CancelCause::Timeout);
     let note = Some(CallNote::Limit(SidecarLimit::Memory));
     let workspace = vec![b"/workspace".to_vec(), b"/home/me/project".to_vec()];

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio as Standard};
 
 use aifo_types::{Ending, Stdio};
-use aifo_wire::{CallNote, CancelCause, Exit, Frame, Stream, Usage};
+use aifo_wire::{CallNote, CancelCause, Exit, Frame, ResourceUsage, Stream};
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -243,7 +243,7 @@ fn a_call_that_needs_more_is_carried_on() {
         cancelled: None,
         note: None,
         taken: 0,
-        usage: Usage {
+        usage: ResourceUsage {
             wall: std::time::Duration::ZERO,
             user: std::time::Duration::ZERO,
             system: std::time::Duration::ZERO,

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio as Standard};
 
 use aifo_process::{Pty, terminal};
 use aifo_types::{Ending, Stdio, TerminalModes, WindowSize};
-use aifo_wire::{CallNote, CancelCause, Exit, Frame, Stream, Usage, WINDOW};
+use aifo_wire::{CallNote, CancelCause, Exit, Frame, ResourceUsage, Stream, WINDOW};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -219,7 +219,7 @@ fn the_position_of_a_file_is_restored() {
         cancelled: None,
         note: None,
         taken: 4,
-        usage: Usage::default(),
+        usage: ResourceUsage::default(),
     };
     call.send(&Frame::Exit { serial: 1, exit });
     assert!(child.wait().unwrap().success());
@@ -276,7 +276,7 @@ fn exit_codes_that_are_not_the_tools() {
         cancelled: Some(CancelCause::Timeout),
         note: None,
         taken: 0,
-        usage: Usage::default(),
+        usage: ResourceUsage::default(),
     };
     let noted = |note, ending| {
         let exit = Exit { ending, cancelled: None, note: Some(note), ..timeout };

@@ -21,7 +21,7 @@ use crate::refusal::refuse;
 use crate::resolver::BoxFuture;
 use crate::rule::Protocol;
 use crate::rules::NameVerdict;
-use crate::splice::{Counts, splice};
+use crate::splice::{ByteCounts, splice};
 
 /// Serves a connection to its end, and reports it.
 pub(crate) async fn serve(stack: Arc<StackContext>, mut client: Client) {
@@ -181,7 +181,7 @@ const FIRST_READ: usize = 2048;
 struct Record {
     stack: Arc<StackContext>,
     event: ConnectionEvent,
-    counts: Counts,
+    counts: ByteCounts,
     /// The protocol in which a refusal is answered.
     protocol: Protocol,
     is_closed: bool,
@@ -201,7 +201,7 @@ impl Record {
             ..stack.event(name, Phase::Closed)
         };
         let protocol = Protocol::of_port(local.port());
-        Record { stack, event, counts: Counts::default(), protocol, is_closed: false }
+        Record { stack, event, counts: ByteCounts::default(), protocol, is_closed: false }
     }
 
     /// Reports the connection outside.

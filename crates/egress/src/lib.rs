@@ -57,4 +57,4 @@ pub use relayed::RelayedStack;
 pub use resolver::{BoxFuture, Resolve, SystemResolver};
 pub use rule::{Protocol, Rule, RuleError};
 pub use rules::{LEARNING_PORTS, NameVerdict, NetRules};
-pub use splice::{Counts, relay};
+pub use splice::{ByteCounts, relay};

@@ -20,14 +20,14 @@ use crate::limits::Limits;
 
 /// Relayed bytes of a connection.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct ByteCounts {
     /// To the host outside.
     pub(crate) sent: AtomicU64,
     /// To the client.
     pub(crate) received: AtomicU64,
 }
 
-impl Counts {
+impl ByteCounts {
     /// Returns the bytes to the server.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
@@ -47,7 +47,7 @@ const TURN: usize = 1 << 20;
 pub async fn relay(
     client: &mut TcpStream,
     server: &mut TcpStream,
-    counts: &Counts,
+    counts: &ByteCounts,
 ) -> Result<(), ConnectionError> {
     splice(client, server, None, counts, &Limits::default()).await
 }
@@ -58,7 +58,7 @@ pub(crate) async fn splice(
     client: &mut TcpStream,
     server: &mut TcpStream,
     body: Option<Body>,
-    counts: &Counts,
+    counts: &ByteCounts,
     limits: &Limits,
 ) -> Result<(), ConnectionError> {
     let (client_read, client_write) = client.split();
@@ -161,7 +161,7 @@ impl IdleLimit {
     }
 
     /// Waits until the connection was idle for too long.
-    async fn exceeded(&self, counts: &Counts) -> ConnectionError {
+    async fn exceeded(&self, counts: &ByteCounts) -> ConnectionError {
         let total = || [&counts.sent, &counts.received].map(|count| count.load(Ordering::Relaxed));
         loop {
             let limit = *self.limit.lock().unwrap_or_else(|error| error.into_inner());

@@ -50,5 +50,5 @@ pub use pod_state::PodState;
 pub use role::{Right, Role, Subject};
 pub use security::SESSION_LABEL;
 pub use session_pod::{
-    AgentContainer, Keys, KindContainer, Limits, Network, SessionPod, Workspace,
+    Keys, KindContainer, Limits, PodAgent, PodNetwork, SessionPod, WorkspaceSource,
 };

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::dns::DnsServer;
 use crate::security::{SESSION_LABEL, metadata};
-use crate::session_pod::{Network, SessionPod};
+use crate::session_pod::{PodNetwork, SessionPod};
 use crate::yaml::{Entry, Node, list, map};
 
 /// Addresses that a network by name refuses too (`spec/network.md#refused-addresses`).
@@ -40,7 +40,7 @@ pub(crate) fn of(pod: &SessionPod) -> Node {
     let selector =
         map([Entry::new("matchLabels", map([Entry::new(SESSION_LABEL, pod.session.as_str())]))]);
     let egress: Vec<Node> = match &pod.network {
-        Network::Ports(ports) => {
+        PodNetwork::Ports(ports) => {
             let usual = DnsServer::usual();
             let servers = if pod.dns.is_empty() { &usual[..] } else { &pod.dns };
             let is_api_server = |address: &IpAddr| pod.api_server.contains(address);
@@ -48,13 +48,13 @@ pub(crate) fn of(pod: &SessionPod) -> Node {
             let further = further.map(|(address, ports)| egress_to(*address, ports));
             servers.iter().map(dns).chain([public(ports, &pod.api_server)]).chain(further).collect()
         }
-        Network::Open => vec![map([])],
-        Network::None => Vec::new(),
+        PodNetwork::Open => vec![map([])],
+        PodNetwork::None => Vec::new(),
     };
     let comment = match &pod.network {
-        Network::Ports(_) => "DNS, and ports of public addresses: a policy cannot name hosts.",
-        Network::Open => "Every address.",
-        Network::None => "Nothing.",
+        PodNetwork::Ports(_) => "DNS, and ports of public addresses: a policy cannot name hosts.",
+        PodNetwork::Open => "Every address.",
+        PodNetwork::None => "Nothing.",
     };
     let spec = map([
         Entry::new("podSelector", selector),

@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use aifo_types::{container_path, env};
 
 use crate::container::{Container, Presence, secret_variable, variable};
-use crate::network_policy;
-use crate::security;
-use crate::session_pod::{SessionPod, Workspace};
+use crate::session_pod::{SessionPod, WorkspaceSource};
 use crate::volumes::{Access, Volumes, WORKSPACE_PATH as WORKSPACE};
 use crate::yaml::{Entry, Node, list, map};
+use crate::{network_policy, security};
 
 const HOME: &str = "/home/coder";
 /// Seconds for which runners wait for the launcher, whose image may have to be pulled.
@@ -37,7 +36,7 @@ impl SessionPod {
         if self.user == 0 {
             return Err(RenderError::Root);
         }
-        if let Workspace::Git { url, reference, .. } = &self.workspace
+        if let WorkspaceSource::Git { url, reference, .. } = &self.workspace
             && let Some(word) =
                 [Some(url), reference.as_ref()].into_iter().flatten().find(|it| it.starts_with('-'))
         {
@@ -126,7 +125,7 @@ impl SessionPod {
 
     /// Waits for the workspace files, which the client writes by `kubectl exec`.
     fn upload_container(&self, volumes: &mut Volumes<'_>) -> Option<Node> {
-        (self.workspace == Workspace::Upload).then(|| {
+        (self.workspace == WorkspaceSource::Upload).then(|| {
             let upload = Container {
                 name: "upload",
                 image: &self.launcher_image,
@@ -145,7 +144,7 @@ impl SessionPod {
 
     /// Clones the repository and creates the session branch.
     fn clone_containers(&self, volumes: &mut Volumes<'_>) -> Vec<Node> {
-        let Workspace::Git { url, reference, secret, is_pushed } = &self.workspace else {
+        let WorkspaceSource::Git { url, reference, secret, is_pushed } = &self.workspace else {
             return Vec::new();
         };
         // It runs git again while the network does not work yet.
@@ -239,15 +238,15 @@ impl SessionPod {
             variables.push(variable(env::POD_SETTINGS, &self.settings));
         }
         match &self.workspace {
-            Workspace::Upload => variables.push(variable(env::POD_UPLOAD, "1")),
-            Workspace::Git { url, secret, is_pushed, .. } => {
+            WorkspaceSource::Upload => variables.push(variable(env::POD_UPLOAD, "1")),
+            WorkspaceSource::Git { url, secret, is_pushed, .. } => {
                 variables.push(variable(env::POD_GIT, "1"));
                 if *is_pushed {
                     variables.push(variable(env::POD_PUSH, url));
                     variables.extend(login(secret.as_deref()));
                 }
             }
-            Workspace::Claim(_) => {}
+            WorkspaceSource::Claim(_) => {}
         }
         variables.extend(self.agent_variables.iter().map(|(name, value)| variable(name, value)));
         if let Some(keys) = &self.keys {

@@ -27,11 +27,11 @@ pub struct SessionPod {
     /// True if the agent has a terminal.
     pub terminal: bool,
     /// The agent container.
-    pub agent: AgentContainer,
+    pub agent: PodAgent,
     /// The sidecars.
     pub kinds: Vec<KindContainer>,
     /// The workspace.
-    pub workspace: Workspace,
+    pub workspace: WorkspaceSource,
     /// True if the launcher writes files of the workspace for the agent.
     pub serves_files: bool,
     /// The secret with the user's keys, and the variables that are its keys.
@@ -51,7 +51,7 @@ pub struct SessionPod {
     /// The names of tools that are judged, then run in the agent container.
     pub in_place: Vec<String>,
     /// The destinations that containers can connect to.
-    pub network: Network,
+    pub network: PodNetwork,
     /// Addresses and their TCP ports to which containers can connect too, with [`Network::Ports`].
     pub addresses: Vec<(IpAddr, BTreeSet<u16>)>,
     /// The cluster's DNS; empty for the usual ones.
@@ -64,7 +64,7 @@ pub struct SessionPod {
 
 /// The agent container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AgentContainer {
+pub struct PodAgent {
     /// The agent name.
     pub name: String,
     /// Its image.
@@ -92,7 +92,7 @@ pub struct KindContainer {
 
 /// A pod workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Workspace {
+pub enum WorkspaceSource {
     /// A claim of a persistent volume, by its name.
     Claim(String),
     /// A repository that is cloned when the pod starts.
@@ -130,7 +130,7 @@ pub struct Limits {
 
 /// The outgoing connections of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Network {
+pub enum PodNetwork {
     /// To these TCP ports of public addresses, and DNS.
     Ports(Vec<u16>),
     /// To every address.

@@ -1,6 +1,6 @@
 //! The volumes of a pod, and their mounts.
 
-use crate::session_pod::{SessionPod, Workspace};
+use crate::session_pod::{SessionPod, WorkspaceSource};
 use crate::yaml::{Entry, Node, map};
 
 /// The volumes of a pod, in the order of their first mount. All but a claim are `emptyDir`.
@@ -45,7 +45,7 @@ impl<'a> Volumes<'a> {
     pub(crate) fn into_nodes(self) -> Vec<Node> {
         let volume = |name: &String| {
             let source = match &self.pod.workspace {
-                Workspace::Claim(claim) if name == WORKSPACE => Entry::new(
+                WorkspaceSource::Claim(claim) if name == WORKSPACE => Entry::new(
                     "persistentVolumeClaim",
                     map([Entry::new("claimName", claim.as_str())]),
                 ),

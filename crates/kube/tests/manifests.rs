@@ -8,8 +8,8 @@ mod policy;
 use std::collections::BTreeMap;
 
 use aifo_kube::{
-    AgentContainer, Keys, KindContainer, Limits, Network, Right, Role, SessionPod, Subject,
-    Workspace,
+    Keys, KindContainer, Limits, PodAgent, PodNetwork, Right, Role, SessionPod, Subject,
+    WorkspaceSource,
 };
 use aifo_types::Kind;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
@@ -39,7 +39,7 @@ fn session() -> SessionPod {
         client: " --backend kubernetes --namespace team".to_owned(),
         agent_variables: vec![("AIFO_ENV_MODEL".to_owned(), "large".to_owned())],
         terminal: true,
-        agent: AgentContainer {
+        agent: PodAgent {
             name: "codex".to_owned(),
             image: "aifo-agent-codex:latest".to_owned(),
             variables: vec![("SHELL".to_owned(), "/bin/bash".to_owned())],
@@ -47,7 +47,7 @@ fn session() -> SessionPod {
             private: vec!["/tmp/sockets".to_owned()],
         },
         kinds: vec![kind("rust", &[]), kind("go", &["/var/cache/aifo/go"])],
-        workspace: Workspace::Git {
+        workspace: WorkspaceSource::Git {
             url: "https://git.example/p.git".to_owned(),
             reference: Some("main".to_owned()),
             secret: Some("git-login".to_owned()),
@@ -65,7 +65,7 @@ fn session() -> SessionPod {
         user: 1000,
         further_tools: vec!["javac".to_owned()],
         in_place: vec!["git".to_owned()],
-        network: Network::Ports(vec![22, 443]),
+        network: PodNetwork::Ports(vec![22, 443]),
         addresses: Vec::new(),
         dns: Vec::new(),
         api_server: Vec::new(),
@@ -112,17 +112,17 @@ fn all_containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
 
 /// Sessions that together use every field.
 fn sessions() -> Vec<SessionPod> {
-    let claim = Workspace::Claim("project".to_owned());
-    let anonymous = Workspace::Git {
+    let claim = WorkspaceSource::Claim("project".to_owned());
+    let anonymous = WorkspaceSource::Git {
         url: "https://git.example/p.git".to_owned(),
         reference: None,
         secret: None,
         is_pushed: true,
     };
-    let open = SessionPod { workspace: anonymous, network: Network::Open, ..session() };
+    let open = SessionPod { workspace: anonymous, network: PodNetwork::Open, ..session() };
     let none = SessionPod {
         workspace: claim,
-        network: Network::None,
+        network: PodNetwork::None,
         namespace: None,
         terminal: false,
         keys: None,
@@ -133,13 +133,13 @@ fn sessions() -> Vec<SessionPod> {
         kinds: Vec::new(),
         ..session()
     };
-    let upload = SessionPod { workspace: Workspace::Upload, ..session() };
+    let upload = SessionPod { workspace: WorkspaceSource::Upload, ..session() };
     vec![session(), open, none, upload]
 }
 
 #[test]
 fn only_the_container_of_an_upload_writes_the_workspace_before_the_agent() {
-    let (_, pod) = rendered(&SessionPod { workspace: Workspace::Upload, ..session() });
+    let (_, pod) = rendered(&SessionPod { workspace: WorkspaceSource::Upload, ..session() });
     let spec = pod.spec.unwrap();
     let inits = spec.init_containers.unwrap();
     let names: Vec<_> = inits.iter().map(|it| it.name.as_str()).collect();
@@ -277,8 +277,8 @@ fn a_pod_is_restricted_rule_by_rule() {
 
 #[test]
 fn a_launcher_that_pushes_has_the_login_and_no_tool_has_it() {
-    let Workspace::Git { url, reference, secret, .. } = session().workspace else { panic!() };
-    let workspace = Workspace::Git { url, reference, secret, is_pushed: true };
+    let WorkspaceSource::Git { url, reference, secret, .. } = session().workspace else { panic!() };
+    let workspace = WorkspaceSource::Git { url, reference, secret, is_pushed: true };
     let spec = rendered(&SessionPod { workspace, ..session() }).1.spec.unwrap();
     for container in all_containers(&spec) {
         let variables = || container.env.iter().flatten();
@@ -392,7 +392,8 @@ fn agent_and_tools_do_not_find_the_api_server() {
 
 #[test]
 fn limits_are_those_of_every_container() {
-    let spec = rendered(&SessionPod { workspace: Workspace::Upload, ..session() }).1.spec.unwrap();
+    let spec =
+        rendered(&SessionPod { workspace: WorkspaceSource::Upload, ..session() }).1.spec.unwrap();
     let quantity = |values: Option<&BTreeMap<String, Quantity>>, name: &str| {
         values.and_then(|values| values.get(name)).map(|it| it.0.clone())
     };
@@ -425,7 +426,7 @@ fn a_session_that_is_no_pod_is_rejected() {
         SessionPod { kinds, ..session() }
     };
     assert!(error(kind("aifo")).contains("'aifo' cannot be the name of a container"));
-    let workspace = Workspace::Git {
+    let workspace = WorkspaceSource::Git {
         url: "--upload-pack=x".to_owned(),
         reference: None,
         secret: None,

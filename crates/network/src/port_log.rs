@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use aifo_egress::{Counts, Gateway};
+use aifo_egress::{ByteCounts, Gateway};
 
 use crate::connection_file::{
     ConnectionOutcome, ConnectionState, LoggedConnection, PortUse, now_ms,
@@ -35,7 +35,7 @@ pub(crate) struct RelayedPort {
 pub(crate) struct PortRecord {
     log: PortLog,
     record: LoggedConnection,
-    pub(crate) counts: Counts,
+    pub(crate) counts: ByteCounts,
 }
 
 /// This machine, as the stack of clients or of a server.
@@ -65,7 +65,7 @@ impl RelayedPort {
             ..LoggedConnection::default()
         };
         let record = self.log.lock().with_caller(record);
-        PortRecord { log: self.log.clone(), record, counts: Counts::default() }
+        PortRecord { log: self.log.clone(), record, counts: ByteCounts::default() }
     }
 
     /// Records a connection to another address than localhost.

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use aifo_policy::RouteReason;
 use aifo_types::{CallEnding, Ending, ExecId, ExecRequest, Kind, Refusal};
-use aifo_wire::{CancelCause, Exit, Limits, SidecarLimit, Usage};
+use aifo_wire::{CancelCause, Exit, Limits, ResourceUsage, SidecarLimit};
 use serde::{Serialize, Serializer};
 
 /// One call, as one line of the session log (`spec/log.md`). Secrets are left out of `argv`.
@@ -162,7 +162,7 @@ pub(crate) struct CallResult {
     pub(crate) limit: Option<SidecarLimit>,
     pub(crate) timed_out: bool,
     pub(crate) exit_code: u8,
-    pub(crate) usage: Option<Usage>,
+    pub(crate) usage: Option<ResourceUsage>,
     pub(crate) bytes: u64,
 }
 

@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use aifo_process::{Escalation, EscalationPlan, ExecTag, Reaped, tagged_processes};
 use aifo_types::{Ending, ExecId, Stdio, ToolName};
-use aifo_wire::{CallNote, CancelCause, Exit, Frame, Reports, Start, Usage};
+use aifo_wire::{CallNote, CancelCause, Exit, Frame, Reports, ResourceUsage, Start};
 use nix::sys::epoll::EpollFlags;
 use nix::unistd::Pid;
 
+use self::refusals::Refusals;
 use crate::call_notes::{CallNotes, NoteRows, NoteState};
 use crate::client_connection::ClientConnection;
 use crate::client_session::ClientSession;
@@ -21,8 +22,6 @@ use crate::data_frame::DataFrame;
 use crate::frame_socket::FrameSocket;
 use crate::poller::{ExecFd, Poller, ReadyEvent};
 use crate::tool_launcher::{LaunchedTool, StartingTool};
-
-use self::refusals::Refusals;
 
 /// A running tool, or one that has ended with output to send or processes to kill.
 #[derive(Debug)]
@@ -259,7 +258,7 @@ impl Exec {
                     self.send_to_client(&Frame::Stopped { signal, resumed });
                 }
                 Ok(Some(Frame::Exit { exit, .. })) => {
-                    let Usage { user, system, max_rss_kib, .. } = exit.usage;
+                    let ResourceUsage { user, system, max_rss_kib, .. } = exit.usage;
                     let (pid, ending) = (self.pid, exit.ending);
                     self.end(Reaped { pid, ending, user, system, max_rss_kib }, context);
                 }
@@ -332,7 +331,7 @@ impl Exec {
             && self.session.drain_output(context.frame)
         {
             self.is_exit_sent = true;
-            let usage = Usage {
+            let usage = ResourceUsage {
                 wall: at.saturating_duration_since(self.started),
                 user: reaped.user,
                 system: reaped.system,

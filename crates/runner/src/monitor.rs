@@ -14,7 +14,7 @@ use std::path::Path;
 
 use aifo_process::{ChildEvent, ExecTag, Group, Reaped, Spawn, reap, signal_group_number};
 use aifo_types::{ExecId, ExecRequest, Inherited, Signal, Stdio, ToolName};
-use aifo_wire::{Exit, Frame, Start, StartError, Usage};
+use aifo_wire::{Exit, Frame, ResourceUsage, Start, StartError};
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -158,11 +158,11 @@ fn report_exit(
     // The end of the session leader hangs up the foreground group, which must not contain
     // background processes of the tool. The terminal may be closed already.
     let _ = tcsetpgrp(terminal, getpgrp());
-    let usage = Usage {
+    let usage = ResourceUsage {
         user: reaped.user,
         system: reaped.system,
         max_rss_kib: reaped.max_rss_kib,
-        ..Usage::default()
+        ..ResourceUsage::default()
     };
     let exit = Exit { ending: reaped.ending, cancelled: None, note: None, taken: 0, usage };
     control.send(&Frame::Exit { serial: 0, exit })?;

@@ -13,7 +13,7 @@ use aifo_sidecar::{
     Startup,
 };
 use aifo_types::{Ending, ExecId, ExecRequest, Kind, ToolName};
-use aifo_wire::{Exit, FRAMES_VERSION, Frame, FrameReader, Reports, Setup, Start, Usage};
+use aifo_wire::{Exit, FRAMES_VERSION, Frame, FrameReader, Reports, ResourceUsage, Setup, Start};
 use tokio::sync::Notify;
 
 /// Counts of all runners together.
@@ -84,7 +84,7 @@ fn run(mut control: UnixStream, counts: &Counts, refusals: &AtomicUsize) {
                 Frame::Start(_) if gone => _ = counts.too_late.fetch_add(1, Ordering::SeqCst),
                 Frame::Start(start) => {
                     counts.execs.fetch_add(1, Ordering::SeqCst);
-                    let usage = Usage::default();
+                    let usage = ResourceUsage::default();
                     let ending = Ending::Exited(0);
                     let exit = Exit { ending, cancelled: None, note: None, taken: 0, usage };
                     say(&control, Frame::Exit { serial: start.serial(), exit });

@@ -16,7 +16,7 @@ use nix::sys::signal::{Signal, raise};
 
 use crate::connection::Connection;
 use crate::detach_keys::{DetachKeys, DetachSequence, Typed};
-use crate::frame::{Frame, FrameReader, Role};
+use crate::frame::{ClientRole, Frame, FrameReader};
 use crate::guard::Guard;
 use crate::screen::LEAVE_ALTERNATE;
 
@@ -115,7 +115,7 @@ impl Client {
 
     /// Shows the terminal until the command ends or the client leaves, and restores the terminal.
     pub fn run(mut self) -> io::Result<ClientEnd> {
-        self.send(&Frame::Hello(Role::Attach, self.size()));
+        self.send(&Frame::Hello(ClientRole::Attach, self.size()));
         self.enter()?;
         let served = self.serve();
         if matches!(served, Ok(ClientEnd::Ended(_))) {
@@ -260,7 +260,7 @@ impl Client {
         self.enter()?;
         self.send(&Frame::Resume);
         // Draws the screen again.
-        self.send(&Frame::Hello(Role::Attach, self.size()));
+        self.send(&Frame::Hello(ClientRole::Attach, self.size()));
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use aifo_process::connect_unix;
 use aifo_types::WindowSize;
 
 use crate::end_file::END_FILE;
-use crate::frame::{Frame, Role};
+use crate::frame::{ClientRole, Frame};
 use crate::holder::SOCKET;
 
 /// The way to a holder: its socket, or the pipes of a program that relays.
@@ -46,7 +46,7 @@ impl Connection {
 pub fn disconnect_clients(directory: &Path) -> io::Result<()> {
     let mut stream = connect(directory)?;
     let mut hello = Vec::new();
-    Frame::Hello(Role::DisconnectOthers, WindowSize::default()).encode(&mut hello);
+    Frame::Hello(ClientRole::DisconnectOthers, WindowSize::default()).encode(&mut hello);
     stream.write_all(&hello)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     // The holder closes the connection when it is done.

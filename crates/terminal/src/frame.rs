@@ -13,7 +13,7 @@ const RESTORE: u8 = 66;
 
 /// The purpose of a client connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ClientRole {
     /// It shows the terminal.
     Attach,
     /// It disconnects the clients that do.
@@ -24,7 +24,7 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// From a client: its first frame.
-    Hello(Role, WindowSize),
+    Hello(ClientRole, WindowSize),
     /// From a client: typed bytes.
     Input(Vec<u8>),
     /// From a client: the size of its terminal.
@@ -57,8 +57,8 @@ impl Frame {
         match self {
             Frame::Hello(role, window) => {
                 let role = match role {
-                    Role::Attach => 0,
-                    Role::DisconnectOthers => 1,
+                    ClientRole::Attach => 0,
+                    ClientRole::DisconnectOthers => 1,
                 };
                 push(buffer, 1, &[&[VERSION, role][..], &size(window)].concat());
             }
@@ -84,8 +84,8 @@ impl Frame {
         Ok(match (kind, payload) {
             (1, [VERSION, role, size @ ..]) => {
                 let role = match role {
-                    0 => Role::Attach,
-                    1 => Role::DisconnectOthers,
+                    0 => ClientRole::Attach,
+                    1 => ClientRole::DisconnectOthers,
                     _ => return Err(FrameError),
                 };
                 Frame::Hello(role, window_size(size)?)
@@ -158,8 +158,8 @@ mod tests {
     fn frames() -> Vec<Frame> {
         let size = WindowSize { rows: 24, columns: 80, x_pixels: 640, y_pixels: 300 };
         vec![
-            Frame::Hello(Role::Attach, size),
-            Frame::Hello(Role::DisconnectOthers, WindowSize::default()),
+            Frame::Hello(ClientRole::Attach, size),
+            Frame::Hello(ClientRole::DisconnectOthers, WindowSize::default()),
             Frame::Input(b"typed".to_vec()),
             Frame::Resize(size),
             Frame::Resume,

@@ -42,7 +42,7 @@ pub use client::{Client, ClientEnd};
 pub use connection::{Connection, connect, disconnect_clients};
 pub use detach_keys::DetachSequence;
 pub use end_file::END_FILE;
-pub use frame::{Frame, FrameError, FrameReader, Role};
+pub use frame::{ClientRole, Frame, FrameError, FrameReader};
 pub use guard::{PROGRAM, guard};
 pub use holder::{CLIENTS_FILE, Held, Holder, SOCKET};
 pub use screen::Screen;

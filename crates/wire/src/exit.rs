@@ -20,12 +20,12 @@ pub struct Exit {
     /// that are used up, or 0 if that is not known. The client can put back the bytes after them.
     pub taken: u64,
     /// The resource usage.
-    pub usage: Usage,
+    pub usage: ResourceUsage,
 }
 
 /// Resource usage of a tool and the children it waited for. Times are encoded in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ResourceUsage {
     /// From start to end.
     pub wall: Duration,
     /// Processor time in user mode.
@@ -141,7 +141,7 @@ impl Exit {
             note => Some(CallNote::from_code(note)?),
         };
         let taken = fields.u64()?;
-        let usage = Usage {
+        let usage = ResourceUsage {
             wall: Duration::from_micros(fields.u64()?),
             user: Duration::from_micros(fields.u64()?),
             system: Duration::from_micros(fields.u64()?),

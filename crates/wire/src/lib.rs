@@ -96,7 +96,7 @@ pub use buffer::Buffer;
 pub use call::{ClientMode, ExecCall, JudgeCall, Upgrade, encode_notify, encode_signal};
 pub use chunked::{CHUNK_END, ChunkError, ChunkedDecoder, Step, encode_chunk, encode_chunk_head};
 pub use credit::{CreditError, ReceiveWindow, SendWindow, WINDOW};
-pub use exit::{CallNote, Exit, SidecarLimit, Usage};
+pub use exit::{CallNote, Exit, ResourceUsage, SidecarLimit};
 pub use form::{Form, decode_form, encode_form};
 pub use frame::{DATA_HEAD, FRAMES_VERSION, Frame, Listener, Setup, data_head, encode_frame_head};
 pub use frame_codes::{

@@ -63,14 +63,14 @@ mod tests {
 
     use super::*;
     use crate::{
-        CallNote, CancelCause, Exit, Limits, ResponseEvent, ResponseReader, Usage, encode_progress,
-        encode_upgrade_head,
+        CallNote, CancelCause, Exit, Limits, ResourceUsage, ResponseEvent, ResponseReader,
+        encode_progress, encode_upgrade_head,
     };
 
     const PASSED: [Stdio; 3] = [Stdio::Null, Stdio::Passed, Stdio::Same];
 
     fn exit(ending: Ending) -> Exit {
-        Exit { ending, cancelled: None, note: None, taken: 0, usage: Usage::default() }
+        Exit { ending, cancelled: None, note: None, taken: 0, usage: ResourceUsage::default() }
     }
 
     fn answer(id: Option<&ExecId>, stdio: [Stdio; 3], exit: Exit) -> Vec<u8> {

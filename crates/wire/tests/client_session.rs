@@ -2,8 +2,8 @@
 
 use aifo_types::{Ending, ExecId, ExecRequest, Stdio, Token, ToolName};
 use aifo_wire::{
-    Exit, Frame, FrameReader, Limits, ReceiveWindow, RequestEvent, RequestReader, ResponseEvent,
-    ResponseReader, SendWindow, Stream, Upgrade, Usage, WINDOW, encode_upgrade_head,
+    Exit, Frame, FrameReader, Limits, ReceiveWindow, RequestEvent, RequestReader, ResourceUsage,
+    ResponseEvent, ResponseReader, SendWindow, Stream, Upgrade, WINDOW, encode_upgrade_head,
     parse_invocation,
 };
 
@@ -85,7 +85,7 @@ impl End {
 }
 
 fn exit(taken: u64) -> Frame<'static> {
-    let (ending, usage) = (Ending::Exited(0), Usage::default());
+    let (ending, usage) = (Ending::Exited(0), ResourceUsage::default());
     Frame::Exit { serial: 7, exit: Exit { ending, cancelled: None, note: None, taken, usage } }
 }
 

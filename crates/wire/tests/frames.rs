@@ -9,8 +9,8 @@ use aifo_types::{Ending, ExecId, ExecRequest, FileId, Signal, Stdio, ToolName, W
 use aifo_wire::{
     CallNote, CancelCause, ClientHandover, ClientTransport, Delivery, Environment, Exit, Frame,
     FrameError, FrameKind, FrameReader, Interrupt, Listener, ListenerReport, Loopback,
-    MAX_NET_DATA, MAX_PAYLOAD, NetFrame, OnlyCall, OutsideDirectory, Reports, Setup, SocketResult,
-    SocketType, Start, StartError, StartErrorCause, Stream, Usage, encode_frame_head,
+    MAX_NET_DATA, MAX_PAYLOAD, NetFrame, OnlyCall, OutsideDirectory, Reports, ResourceUsage, Setup,
+    SocketResult, SocketType, Start, StartError, StartErrorCause, Stream, encode_frame_head,
     encode_invocation,
 };
 
@@ -231,7 +231,7 @@ fn frames_of_a_client_connection() {
 
 #[test]
 fn exit_frames() {
-    let usage = Usage {
+    let usage = ResourceUsage {
         wall: Duration::from_micros(1),
         user: Duration::from_micros(2),
         system: Duration::from_micros(3),
@@ -253,7 +253,7 @@ fn exit_frames() {
     );
     let causes = [CancelCause::Timeout, CancelCause::Disconnect, CancelCause::Shutdown];
     for (cause, code) in causes.into_iter().zip(1..) {
-        let usage = Usage::default();
+        let usage = ResourceUsage::default();
         let ending = Ending::Signaled(9);
         let exit = Exit { ending, cancelled: Some(cause), note: None, taken: 0, usage };
         let head = b"\x13\0\0\0\x30\0\0\0\x07\x01\x09";
@@ -261,7 +261,7 @@ fn exit_frames() {
         check_both_ways(Frame::Exit { serial: 7, exit }, &wire);
     }
     for (note, code) in CallNote::ALL.into_iter().zip(1..) {
-        let (ending, usage) = (Ending::Exited(2), Usage::default());
+        let (ending, usage) = (Ending::Exited(2), ResourceUsage::default());
         let exit = Exit { ending, cancelled: None, note: Some(note), taken: 0, usage };
         let head = b"\x13\0\0\0\x30\0\0\0\x07\0\x02\0";
         let wire = [&head[..], &[code], &[0; 40]].concat();

@@ -9,9 +9,10 @@ use aifo_types::{Ending, ExecRequest, FileId, Signal};
 use aifo_wire::{
     CallNote, CancelCause, ChunkedDecoder, ClientHandover, ClientTransport, Delivery, Environment,
     Exit, Frame, FrameReader, Interrupt, Limits, Listener, ListenerReport, Loopback, OnlyCall,
-    OutsideDirectory, Reports, RequestEvent, RequestReader, ResponseEvent, ResponseReader, Setup,
-    SocketResult, SocketType, Start, StartError, StartErrorCause, Step, Stream, Usage, decode_form,
-    encode_chunk, encode_form, encode_invocation, encode_stream_end, parse_invocation,
+    OutsideDirectory, Reports, RequestEvent, RequestReader, ResourceUsage, ResponseEvent,
+    ResponseReader, Setup, SocketResult, SocketType, Start, StartError, StartErrorCause, Step,
+    Stream, decode_form, encode_chunk, encode_form, encode_invocation, encode_stream_end,
+    parse_invocation,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -170,7 +171,13 @@ fn exit() -> impl Strategy<Value = Exit> {
     let parts = (ending, option::of(cause()), note, any::<u64>(), any::<[u64; 4]>());
     parts.prop_map(|(ending, cancelled, note, taken, [wall, user, system, max_rss_kib])| {
         let [wall, user, system] = [wall, user, system].map(Duration::from_micros);
-        Exit { ending, cancelled, note, taken, usage: Usage { wall, user, system, max_rss_kib } }
+        Exit {
+            ending,
+            cancelled,
+            note,
+            taken,
+            usage: ResourceUsage { wall, user, system, max_rss_kib },
+        }
     })
 }
 

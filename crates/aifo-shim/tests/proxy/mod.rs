@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use aifo_process::receive_with_fds;
 use aifo_types::{Ending, ExecId, ExecRequest, Stdio};
 use aifo_wire::{
-    Exit, Frame, FrameReader, Limits, RequestEvent, RequestReader, Stream, Usage,
+    Exit, Frame, FrameReader, Limits, RequestEvent, RequestReader, ResourceUsage, Stream,
     encode_upgrade_head, parse_invocation,
 };
 use nix::errno::Errno;
@@ -154,7 +154,8 @@ impl ClientSession {
     /// Closes the passed descriptors and sends `Exit`.
     pub(crate) fn end(&mut self, ending: Ending) {
         self.fds.clear();
-        let exit = Exit { ending, cancelled: None, note: None, taken: 0, usage: Usage::default() };
+        let exit =
+            Exit { ending, cancelled: None, note: None, taken: 0, usage: ResourceUsage::default() };
         self.send(&Frame::Exit { serial: 1, exit });
     }
 

@@ -11,17 +11,17 @@ use aifo_provider::UpstreamUrl;
 use aifo_sidecar::Net;
 use anyhow::bail;
 
-use crate::Network;
+use crate::PodNetwork;
 
 /// Returns the connections of a network. A policy has ports, but no names.
 pub(crate) fn network(
     config: &Config,
     spec: &AgentSpec,
     workspace: &Path,
-) -> anyhow::Result<Network> {
+) -> anyhow::Result<PodNetwork> {
     Ok(match config.net.value {
-        Net::None => Network::None,
-        Net::Shared | Net::Separate => Network::Open,
+        Net::None => PodNetwork::None,
+        Net::Shared | Net::Separate => PodNetwork::Open,
         Net::Host => bail!(
             "a pod of Pod Security \"restricted\" cannot have the network of its node\n\
              hint: use --net names or --net open"
@@ -35,7 +35,7 @@ pub(crate) fn network(
             let hosts = spec.hosts.model.iter().map(String::as_str);
             let rules = rules.iter().map(|rule| rule.rule.as_str());
             let ports = hosts.chain(rules).flat_map(ports).chain(of_urls).chain([HTTPS]);
-            Network::Ports(ports.collect::<BTreeSet<u16>>().into_iter().collect())
+            PodNetwork::Ports(ports.collect::<BTreeSet<u16>>().into_iter().collect())
         }
     })
 }
@@ -85,7 +85,7 @@ mod tests {
         let network = |agent: &str| {
             let spec = config.agent_named(agent).unwrap();
             match network(&config, spec, Path::new("/")).unwrap() {
-                Network::Ports(ports) => ports,
+                PodNetwork::Ports(ports) => ports,
                 other => panic!("{other:?}"),
             }
         };

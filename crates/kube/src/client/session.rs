@@ -18,7 +18,7 @@ use super::cluster::{self, options_of};
 use super::network::{key_urls, network, own_rules};
 use super::target::PodTarget;
 use crate::in_pod::HOLD_IN_POD;
-use crate::{AgentContainer, Keys, KindContainer, Limits, SessionPod, Workspace};
+use crate::{Keys, KindContainer, Limits, PodAgent, SessionPod, WorkspaceSource};
 
 /// The process that runs the agent of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ pub fn describe(
         settings: carried_settings(config, &spec.name)?,
         client: options_of(&cluster::target(config)),
         terminal: *process == PodProcess::OnTerminal,
-        agent: AgentContainer {
+        agent: PodAgent {
             name: spec.name.clone(),
             image,
             variables: variables.into_iter().chain(plain_variables(&spec)).collect(),
@@ -228,13 +228,13 @@ fn kind_containers(kinds: &[Kind], config: &Config) -> Vec<KindContainer> {
     kinds.iter().map(container).collect()
 }
 
-fn workspace(options: &PodOptions, is_run: bool) -> anyhow::Result<Workspace> {
+fn workspace(options: &PodOptions, is_run: bool) -> anyhow::Result<WorkspaceSource> {
     if let Some(claim) = &options.claim {
-        return Ok(Workspace::Claim(claim.clone()));
+        return Ok(WorkspaceSource::Claim(claim.clone()));
     }
     let Some(given) = options.git.as_deref() else {
         if is_run {
-            return Ok(Workspace::Upload);
+            return Ok(WorkspaceSource::Upload);
         }
         let hint = "--pvc NAME for a persistent volume claim, or --git URL#REF for a clone; `run --backend \
                     kubernetes` uploads this machine's";
@@ -250,7 +250,7 @@ fn workspace(options: &PodOptions, is_run: bool) -> anyhow::Result<Workspace> {
              hint: put it into a secret, and name that with --git-secret"
         );
     }
-    Ok(Workspace::Git {
+    Ok(WorkspaceSource::Git {
         url: url.to_owned(),
         reference: reference.filter(|reference| !reference.is_empty()),
         secret: options.git_secret.clone(),

@@ -11,7 +11,7 @@ use super::cluster::Cluster;
 use super::session::{self, PodProcess, PodRequest};
 use super::start::Files;
 use super::upload::PodWorkspace;
-use crate::Workspace;
+use crate::WorkspaceSource;
 
 /// The time for the first client of a session that is not started with `--detach`: the start of all
 /// containers takes 600 s at most.
@@ -50,8 +50,8 @@ pub(crate) async fn start(
         }
     }
     let files = match pod.workspace {
-        Workspace::Upload => Some(Files::plan(workspace, options.upload_ignored)?),
-        Workspace::Claim(_) | Workspace::Git { .. } => None,
+        WorkspaceSource::Upload => Some(Files::plan(workspace, options.upload_ignored)?),
+        WorkspaceSource::Claim(_) | WorkspaceSource::Git { .. } => None,
     };
     let mut signals = EndSignals::listen()?;
     let cluster = Cluster::of(config, workspace).await?;

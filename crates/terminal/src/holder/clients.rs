@@ -11,7 +11,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::getuid;
 
 use super::{CLIENTS_FILE, HELLO_TIME, Holder};
-use crate::frame::{Frame, Role};
+use crate::frame::{ClientRole, Frame};
 use crate::peer::Peer;
 use crate::screen::bounded;
 use crate::terminal_report::without_reports;
@@ -49,7 +49,7 @@ impl Holder {
         let leader = self.leader();
         let Some(peer) = self.peers.get_mut(index) else { return };
         match frame {
-            Frame::Hello(Role::Attach, size) => {
+            Frame::Hello(ClientRole::Attach, size) => {
                 let history = !std::mem::replace(&mut peer.is_attached, true);
                 (peer.size, peer.active) = (size, Instant::now());
                 (peer.is_behind, peer.is_stopped) = (false, false);
@@ -62,7 +62,7 @@ impl Holder {
                     peer.send(&Frame::Output(self.screen.redraw(history)));
                 }
             }
-            Frame::Hello(Role::DisconnectOthers, _) => {
+            Frame::Hello(ClientRole::DisconnectOthers, _) => {
                 peer.is_gone = true;
                 for other in self.peers.iter_mut().filter(|peer| peer.is_attached) {
                     other.send(&Frame::Detached);
