@@ -52,7 +52,7 @@ pub struct SessionPod {
     pub in_place: Vec<String>,
     /// The destinations that containers can connect to.
     pub network: PodNetwork,
-    /// Addresses and their TCP ports to which containers can connect too, with [`Network::Ports`].
+    /// Addresses and their TCP ports to which containers can connect too, with [`PodNetwork::Ports`].
     pub addresses: Vec<(IpAddr, BTreeSet<u16>)>,
     /// The cluster's DNS; empty for the usual ones.
     pub dns: Vec<DnsServer>,

@@ -274,7 +274,7 @@ pub(crate) fn wait_for_fetch(signal: Option<u8>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As [`wait_for_fetch`], in the first process of a rendered pod.
+/// Waits for a fetch, in the first process of a rendered pod.
 pub async fn wait_in_rendered_pod() -> anyhow::Result<()> {
     let mut signals = EndSignals::listen()?;
     let Some(within) = end_session()? else { return Ok(()) };

@@ -29,7 +29,7 @@ struct Held {
 /// Warnings and errors that were not printed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct HeldLines {
-    /// The first different ones, at most [`MAX_LINES`].
+    /// The first different ones, at most 5.
     pub lines: Vec<String>,
     /// The number of others.
     pub more: usize,
