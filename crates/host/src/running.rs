@@ -228,10 +228,16 @@ pub(crate) fn session_directories(place: &Path) -> impl Iterator<Item = PathBuf>
 
 /// Rewrites the record whenever a sidecar starts or stops.
 pub async fn update_record(mut info: SessionInfo, mut up: watch::Receiver<BTreeSet<Kind>>) {
-    while up.changed().await.is_ok() {
-        info.up = in_order(&info.kinds, &up.borrow_and_update());
-        if let Err(error) = info.write_record(RECORD) {
-            tracing::warn!(%error, "cannot update the session record");
+    loop {
+        let now = in_order(&info.kinds, &up.borrow_and_update());
+        if now != info.up {
+            info.up = now;
+            if let Err(error) = info.write_record(RECORD) {
+                tracing::warn!(%error, "cannot update the session record");
+            }
+        }
+        if up.changed().await.is_err() {
+            return;
         }
     }
 }

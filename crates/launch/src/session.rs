@@ -201,8 +201,9 @@ impl Session {
             endpoint.close().await;
         }
         self.frontend.stop().await;
-        self.tools.close().await;
+        self.tools.stop().await;
         self.files.close();
+        self.tools.report();
         self.frontend.call_counter.snapshot()
     }
 }

@@ -33,13 +33,17 @@ pub(crate) struct SessionTools {
 
 impl SessionTools {
     /// Ends the sidecars, and removes their containers and networks. Their clients have ended before.
-    pub(crate) async fn close(self) {
+    pub(crate) async fn stop(&self) {
         if let Some(containers) = &self.containers {
             // A sidecar may be starting on demand.
             containers.cancel_starts();
         }
         self.fleet.stop().await;
         clean(self.containers.as_ref()).await;
+    }
+
+    /// Reports what the network refused.
+    pub(crate) fn report(&self) {
         for line in self.network.iter().flat_map(NamedNetwork::report) {
             tracing::warn!("{line}");
         }
