@@ -117,12 +117,8 @@ fn internal_process() -> Option<ExitCode> {
 
 /// The exit code for an error: 2 for a wrong command line, else `otherwise`.
 pub(crate) fn code_of(error: &anyhow::Error, otherwise: u8) -> u8 {
-    let of_session = |error: &SessionError| match error {
-        SessionError::Config(error) => error.is_usage(),
-        _ => false,
-    };
     let wrong_usage = error.downcast_ref().is_some_and(ConfigError::is_usage)
-        || error.downcast_ref().is_some_and(of_session)
+        || error.downcast_ref().is_some_and(SessionError::is_usage)
         || error.downcast_ref::<UsageError>().is_some();
     if wrong_usage { USAGE } else { otherwise }
 }

@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use aifo_config::UsageError;
-use aifo_config::why::{Detail, ExplainedCall, Explanation, explain_toolchains};
+use aifo_config::why::{CalledTool, Detail, ExplainedCall, Explanation, explain_toolchains};
 use aifo_host::ELSEWHERE;
 use aifo_kube::client::{self, Cluster};
 use aifo_terminal::paint;
-use aifo_types::env;
+use aifo_types::{ToolName, env};
 use anyhow::{Context, ensure};
 
 use crate::cli::{Why, reject_option};
 
 pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
     let session = flags.session.as_deref();
-    if let Some(cluster) = Cluster::given(&flags.cluster.choice(), session).await? {
+    if let Some(cluster) = Cluster::given(&flags.cluster.flags(), session).await? {
         return client::relay(&cluster, flags).await;
     }
     if session.is_some() {
@@ -71,6 +71,14 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
         None => std::env::current_dir().context("cannot determine the current directory")?,
     };
     let agent = flags.agent.clone().or_else(|| std::env::var(env::AGENT_NAME).ok());
+    let name;
+    let tool = if tool.as_encoded_bytes().contains(&b'/') {
+        CalledTool::Path(Path::new(tool))
+    } else {
+        name = ToolName::parse(tool.as_encoded_bytes())
+            .with_context(|| format!("'{}' is not a valid tool name", tool.display()))?;
+        CalledTool::Name(&name)
+    };
     let call = ExplainedCall { tool, args: &args, cwd: &cwd, agent: agent.as_deref() };
     Ok(config.explain(&workspace, &call).await?)
 }

@@ -91,3 +91,10 @@ pub enum SessionError {
     #[error("cannot protect the memory that has the model's key")]
     Tracing(#[source] io::Error),
 }
+
+impl SessionError {
+    /// Returns whether a flag is wrong, as opposed to a file, a variable or this machine.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, SessionError::Config(error) if error.is_usage())
+    }
+}

@@ -10,11 +10,10 @@ mod toolchains;
 mod variables;
 mod words;
 
-use std::ffi::OsStr;
 use std::path::Path;
 
 use aifo_launch::{BackendChoice, Fallback, NoDialogue, SidecarBackend};
-use aifo_types::{InvalidToolName, ToolName, env};
+use aifo_types::{ToolName, env};
 
 pub use self::explanation::Explanation;
 use self::judge::{CallExplainer, SidecarLocation};
@@ -23,33 +22,26 @@ pub use self::words::Detail;
 use crate::session_error::SessionError;
 use crate::table::Config;
 
+/// A tool by its name, or a program by its path.
+#[derive(Clone, Copy, Debug)]
+pub enum CalledTool<'a> {
+    /// A tool, which has a shim or not.
+    Name(&'a ToolName),
+    /// A program.
+    Path(&'a Path),
+}
+
 /// A call that is explained.
 #[derive(Clone, Copy, Debug)]
 pub struct ExplainedCall<'a> {
-    /// The tool name, or the path of a program.
-    pub tool: &'a OsStr,
+    /// The tool or program.
+    pub tool: CalledTool<'a>,
     /// Its arguments.
     pub args: &'a [Vec<u8>],
     /// The real path of its directory.
     pub cwd: &'a Path,
     /// The name of the calling agent.
     pub agent: Option<&'a str>,
-}
-
-/// A call cannot be explained.
-#[derive(Debug, thiserror::Error)]
-pub enum WhyError {
-    /// No tool can have this name.
-    #[error("'{name}' is not a valid tool name")]
-    Tool {
-        /// The name.
-        name: String,
-        /// The mistake in it.
-        source: InvalidToolName,
-    },
-    /// The place of tools is not known.
-    #[error(transparent)]
-    Session(#[from] SessionError),
 }
 
 impl Config {
@@ -59,17 +51,15 @@ impl Config {
         &self,
         workspace: &Path,
         call: &ExplainedCall<'_>,
-    ) -> Result<Explanation, WhyError> {
+    ) -> Result<Explanation, SessionError> {
         let ExplainedCall { tool, args, cwd, agent } = *call;
         let place = place(self, workspace).await?;
         let smart = self.smart_for(agent);
         let explainer = CallExplainer { config: self, workspace, smart, place };
-        if tool.as_encoded_bytes().contains(&b'/') {
-            return Ok(explainer.explain_path(Path::new(tool), args, cwd));
-        }
-        let tool = ToolName::parse(tool.as_encoded_bytes())
-            .map_err(|source| WhyError::Tool { name: tool.display().to_string(), source })?;
-        Ok(explainer.explain(&tool, args, cwd))
+        Ok(match tool {
+            CalledTool::Name(tool) => explainer.explain(tool, args, cwd),
+            CalledTool::Path(path) => explainer.explain_path(path, args, cwd),
+        })
     }
 }
 

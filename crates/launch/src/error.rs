@@ -81,3 +81,18 @@ pub enum LaunchError {
     #[error("cannot start a session: {0}")]
     System(#[from] io::Error),
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn the_cause_of_a_system_error_is_in_the_chain() {
+        // So a full disk has its remedy, whichever crate met it.
+        let error = LaunchError::System(io::ErrorKind::StorageFull.into());
+        let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+        assert_eq!(cause.map(io::Error::kind), Some(io::ErrorKind::StorageFull));
+    }
+}
