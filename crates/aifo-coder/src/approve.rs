@@ -21,7 +21,7 @@ use crate::sessions;
 
 pub(crate) async fn approve(flags: &Approve) -> anyhow::Result<ExitCode> {
     if let Some(cluster) =
-        Cluster::selected(&flags.cluster.choice(), flags.session.as_deref()).await?
+        Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
     {
         return client::relay(&cluster, flags).await;
     }

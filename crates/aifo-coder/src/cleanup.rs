@@ -13,7 +13,7 @@ use crate::{cache, engines};
 
 pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
     if let Some(cluster) =
-        Cluster::selected(&flags.cluster.choice(), flags.session.as_deref()).await?
+        Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
     {
         return client::cleanup(
             &cluster,

@@ -24,11 +24,11 @@ pub(crate) async fn exec(flags: Exec) -> anyhow::Result<ExitCode> {
     let workspace = &flags.session.project.workspace.path;
     let config = match aifo_config::load(workspace, &given) {
         // A call in a running session of this machine needs no configuration.
-        Err(_) if flags.running.is_some() && given.first().is_none() => Config::builtin(),
+        Err(_) if flags.running.is_some() && given.names().next().is_none() => Config::builtin(),
         loaded => loaded?,
     };
     let is_selected =
-        flags.cluster.flags().first().is_some() || !given.words("--backend").is_empty();
+        flags.cluster.flags().names().next().is_some() || !given.words("--backend").is_empty();
     if !is_selected
         && let Some(session) = &flags.running
         && let Some(cluster) = Cluster::of_session(&config, workspace, session).await?

@@ -30,8 +30,7 @@ pub(crate) async fn run(flags: Kube) -> anyhow::Result<ExitCode> {
 /// `kube fetch`: fetches the files and commits of a session.
 async fn fetch(flags: &KubeFetch) -> anyhow::Result<ExitCode> {
     logging::start(LogLevel::Warnings);
-    let cluster = match Cluster::recorded(&flags.cluster.choice(), flags.session.as_deref()).await?
-    {
+    let cluster = match Cluster::recorded(&flags.cluster.flags(), flags.session.as_deref()).await? {
         Some(cluster) => cluster,
         None => {
             let workspace = default_workspace();

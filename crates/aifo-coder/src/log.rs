@@ -20,7 +20,7 @@ use crate::session_log::{self, POLL_INTERVAL};
 
 pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {
     if let Some(cluster) =
-        Cluster::selected(&flags.cluster.choice(), flags.session.as_deref()).await?
+        Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
     {
         return client::relay(&cluster, flags).await;
     }

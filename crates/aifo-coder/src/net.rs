@@ -16,7 +16,7 @@ pub(crate) async fn run(flags: &Net) -> anyhow::Result<ExitCode> {
     match &flags.command {
         None => {
             let NetList { session, cluster, .. } = &flags.list;
-            if let Some(cluster) = Cluster::given(&cluster.choice(), session.as_deref()).await? {
+            if let Some(cluster) = Cluster::given(&cluster.flags(), session.as_deref()).await? {
                 let command = Unusable::Connections;
                 return Err(client::unusable(&cluster, session.as_deref(), command).await);
             }

@@ -13,7 +13,7 @@ use crate::sessions;
 pub(crate) async fn publish(flags: &Publish) -> anyhow::Result<ExitCode> {
     let port: PublishedPort = flags.port.parse().map_err(|error| UsageError(format!("{error}")))?;
     let given = flags.session.as_deref();
-    if let Some(cluster) = Cluster::given(&flags.cluster.choice(), given).await? {
+    if let Some(cluster) = Cluster::given(&flags.cluster.flags(), given).await? {
         return Err(client::unusable(&cluster, given, Unusable::Publish).await);
     }
     let session = sessions::running(flags.session.as_deref().unwrap_or_default())?;

@@ -20,7 +20,7 @@ use crate::banner::model_usage;
 use crate::cli::Sessions;
 
 pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
-    if let Some(cluster) = Cluster::selected(&flags.cluster.choice(), None).await? {
+    if let Some(cluster) = Cluster::selected(&flags.cluster.flags(), None).await? {
         return client::list(&cluster, flags.json).await;
     }
     let sessions = running_sessions();

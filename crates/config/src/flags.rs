@@ -20,9 +20,9 @@ impl Flags {
         self.0.get(long).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the name of one of them.
-    pub fn first(&self) -> Option<&'static str> {
-        self.0.keys().next().copied()
+    /// Returns their names.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
     }
 
     /// Adds a flag with its words, unless there are none.

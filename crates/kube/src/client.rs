@@ -22,7 +22,7 @@ mod upload;
 mod work;
 
 pub use self::checks::check;
-pub use self::cluster::{Cluster, ClusterChoice, target, without_backend};
+pub use self::cluster::{Cluster, target, without_backend};
 pub use self::piped::{Turns, run_piped};
 pub use self::relay::{InPod, Input, Unusable, relay, unusable};
 pub use self::run::{attach, run, validate};

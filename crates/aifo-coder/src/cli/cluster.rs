@@ -1,7 +1,7 @@
 //! Flags of sessions in a cluster (`spec/kubernetes.md#run`).
 
 use aifo_config::{Flags, FlagsOf, parse_subdomain};
-use aifo_kube::client::{ClusterChoice, PodOptions};
+use aifo_kube::client::PodOptions;
 use clap::Args;
 
 /// Flags of a session in a pod.
@@ -67,7 +67,7 @@ impl PodFlags {
             ("--user", self.user.is_some()),
         ];
         let own = own.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name);
-        own.or_else(|| self.cluster.flags().first()).or_else(|| self.pod.flags().first())
+        own.or_else(|| self.cluster.flags().names().chain(self.pod.flags().names()).next())
     }
 }
 
@@ -84,15 +84,6 @@ pub(crate) struct ClusterFlags {
 }
 
 impl ClusterFlags {
-    /// Returns the cluster that they select.
-    pub(crate) fn choice(&self) -> ClusterChoice {
-        ClusterChoice {
-            key: self.keys.flags().first(),
-            has_backend: self.backend.is_some(),
-            flags: self.flags(),
-        }
-    }
-
     pub(crate) fn flags(&self) -> Flags {
         let backend = self.backend.iter().cloned().collect();
         self.keys.flags().clone().with("--backend", backend)

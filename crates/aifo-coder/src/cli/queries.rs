@@ -155,7 +155,7 @@ pub(crate) struct Doctor {
 impl Doctor {
     /// Returns the first flag that selects a cluster, if one is given.
     pub(crate) fn given_for_cluster(&self) -> Option<&'static str> {
-        self.cluster.flags().first()
+        self.cluster.flags().names().next()
     }
 
     pub(crate) fn flags(&self) -> Flags {

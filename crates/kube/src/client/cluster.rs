@@ -31,23 +31,6 @@ const RESOLVE_TIME: Duration = Duration::from_secs(2);
 /// Any port: only the address is used.
 const HTTPS: u16 = 443;
 
-/// The flags of a command that select a cluster.
-#[derive(Clone, Debug, Default)]
-pub struct ClusterChoice {
-    /// The first that is a cluster key.
-    pub key: Option<&'static str>,
-    /// The command names the backend.
-    pub has_backend: bool,
-    /// All of them.
-    pub flags: Flags,
-}
-
-impl ClusterChoice {
-    fn is_given(&self) -> bool {
-        self.has_backend || self.key.is_some()
-    }
-}
-
 /// A cluster and namespace with sessions.
 #[derive(Clone, Debug)]
 pub struct Cluster {
@@ -96,15 +79,13 @@ impl Cluster {
 
     /// Returns the cluster in which this machine has started the session whose id starts with `session`;
     /// `None` without a record, or if flags select a cluster.
-    pub async fn recorded(
-        choice: &ClusterChoice,
-        session: Option<&str>,
-    ) -> anyhow::Result<Option<Self>> {
-        let Some(prefix) = session.filter(|_| !choice.is_given()) else { return Ok(None) };
+    pub async fn recorded(flags: &Flags, session: Option<&str>) -> anyhow::Result<Option<Self>> {
+        let Some(prefix) = session.filter(|_| flags.names().next().is_none()) else {
+            return Ok(None);
+        };
         let workspace = default_workspace(Path::new("."));
         // Commands on sessions work with a wrong configuration.
-        let config =
-            aifo_config::load(&workspace, &choice.flags).unwrap_or_else(|_| Config::builtin());
+        let config = aifo_config::load(&workspace, flags).unwrap_or_else(|_| Config::builtin());
         Cluster::of_session(&config, &workspace, prefix).await
     }
 
@@ -120,33 +101,27 @@ impl Cluster {
 
     /// As [`Cluster::selected`], but the configuration alone selects none: for commands that also work without a
     /// session.
-    pub async fn given(
-        choice: &ClusterChoice,
-        session: Option<&str>,
-    ) -> anyhow::Result<Option<Self>> {
-        match choice.is_given() {
-            true => Cluster::selected(choice, session).await,
-            false => Cluster::recorded(choice, session).await,
+    pub async fn given(flags: &Flags, session: Option<&str>) -> anyhow::Result<Option<Self>> {
+        match flags.names().next() {
+            Some(_) => Cluster::selected(flags, session).await,
+            None => Cluster::recorded(flags, session).await,
         }
     }
 
     /// Returns the cluster of these flags and the user's configuration, or the one in which this machine has
     /// started the session; `None` if the session is one of this machine.
-    pub async fn selected(
-        choice: &ClusterChoice,
-        session: Option<&str>,
-    ) -> anyhow::Result<Option<Self>> {
-        if let Some(cluster) = Cluster::recorded(choice, session).await? {
+    pub async fn selected(flags: &Flags, session: Option<&str>) -> anyhow::Result<Option<Self>> {
+        if let Some(cluster) = Cluster::recorded(flags, session).await? {
             return Ok(Some(cluster));
         }
         let workspace = default_workspace(Path::new("."));
-        let config = match aifo_config::load(&workspace, &choice.flags) {
+        let config = match aifo_config::load(&workspace, flags) {
             // Commands on sessions of this machine work with a wrong configuration.
-            Err(_) if !choice.is_given() => return Ok(None),
+            Err(_) if flags.names().next().is_none() => return Ok(None),
             loaded => loaded?,
         };
         if config.backend.value != BackendChoice::Kubernetes {
-            return match choice.key {
+            return match flags.names().find(|name| *name != "--backend") {
                 Some(flag) => bail!(without_backend(flag)),
                 None => Ok(None),
             };
