@@ -37,12 +37,9 @@ fn hold(line: &[OsString]) -> anyhow::Result<()> {
     let stdin = aifo_process::take_fd(0)?;
     let is_client = UnixStream::from(stdin.try_clone()?).peer_addr().is_ok();
     let first = is_client.then(|| UnixStream::from(stdin));
-    let directory = std::env::current_dir().unwrap_or_default();
-    let directory = HeldDirectory::create(&id, directory, command.to_string_lossy().into_owned())
-        .context("cannot create the holder's directory")?;
-    let words = ["run".into(), "--held".into(), id.into_owned().into()];
-    let words: Vec<OsString> = words.into_iter().chain(args.iter().cloned()).collect();
-    let held = Held { first, ..Held::of_this_program(directory.path(), &words)? };
+    let directory =
+        HeldDirectory::create(&id, command).context("cannot create the holder's directory")?;
+    let held = Held { first, ..Held::session(directory.path(), &id, args)? };
     let holder = Holder::start(held).context("cannot hold a terminal")?;
     drop(aifo_process::take_fd(2)?);
     holder.run()?;
@@ -199,7 +196,7 @@ fn show(held: &HeldSession) -> anyhow::Result<ExitCode> {
 
 pub(crate) async fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
     if let Some(cluster) =
-        Cluster::selected(&flags.cluster.choice(), flags.session.as_deref()).await?
+        Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
     {
         return client::attach(&cluster, flags.session.as_deref()).await;
     }
@@ -212,7 +209,7 @@ pub(crate) async fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
 
 pub(crate) async fn detach(flags: &cli::Detach) -> anyhow::Result<ExitCode> {
     if let Some(cluster) =
-        Cluster::selected(&flags.cluster.choice(), flags.session.as_deref()).await?
+        Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
     {
         return client::relay(&cluster, flags).await;
     }

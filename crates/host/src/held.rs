@@ -1,5 +1,6 @@
 //! The directories of held sessions (`spec/attach.md#the-holder`).
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -43,8 +44,9 @@ pub struct HeldRecord {
 pub struct HeldDirectory(SessionDir);
 
 impl HeldDirectory {
-    /// Creates and locks the directory. `id` is the session's. Errors: the id is invalid or in use.
-    pub fn create(id: &str, directory: PathBuf, command: String) -> io::Result<Self> {
+    /// Creates and locks the directory of a session with this id and command, started in the current directory.
+    /// Errors: the id is invalid or in use.
+    pub fn create(id: &str, command: &OsStr) -> io::Result<Self> {
         if !is_session_id(id) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -52,8 +54,8 @@ impl HeldDirectory {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let record = HeldRecord {
             id: id.to_owned(),
-            directory,
-            command,
+            directory: std::env::current_dir().unwrap_or_default(),
+            command: command.to_string_lossy().into_owned(),
             pid: std::process::id(),
             started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
         };
@@ -163,9 +165,9 @@ mod tests {
     #[test]
     fn a_held_session_runs_ends_or_is_lost() {
         let id = new_id().unwrap();
-        let held = HeldDirectory::create(&id, "/w".into(), "codex".into()).unwrap();
+        let held = HeldDirectory::create(&id, "codex".as_ref()).unwrap();
         let path = held.path().to_owned();
-        assert!(HeldDirectory::create(&id, "/w".into(), "codex".into()).is_err());
+        assert!(HeldDirectory::create(&id, "codex".as_ref()).is_err());
         let state = || HeldSession::find(&id).map(|session| session.state);
         assert_eq!(state(), Some(HeldState::Running(0)));
         fs::write(path.join(CLIENTS), "2").unwrap();
@@ -184,7 +186,7 @@ mod tests {
         HeldSession::find(&id).unwrap().remove().unwrap();
         assert_eq!(state(), None);
 
-        let held = HeldDirectory::create(&id, "/w".into(), "codex".into()).unwrap();
+        let held = HeldDirectory::create(&id, "codex".as_ref()).unwrap();
         held.close();
         assert!(!path.exists(), "an end that a client has seen leaves nothing");
     }
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn ids_are_checked() {
         for id in ["", "../../../../etc", "5d0c3b7f9a21e84", "5D0C3B7F9A21E846"] {
-            let created = HeldDirectory::create(id, "/w".into(), String::new());
+            let created = HeldDirectory::create(id, "".as_ref());
             assert!(created.is_err(), "{id}");
         }
     }

@@ -52,16 +52,13 @@ pub(crate) fn hold(line: &[OsString]) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(ending.exit_code()));
     };
     let id = session()?;
-    let directory = std::env::current_dir().unwrap_or_default();
-    let directory = HeldDirectory::create(&id, directory, command.to_string_lossy().into_owned())
-        .context("cannot create the holder's directory")?;
-    let words = ["run".into(), "--held".into(), id.into()];
-    let words: Vec<OsString> = words.into_iter().chain(args.iter().cloned()).collect();
+    let directory =
+        HeldDirectory::create(&id, command).context("cannot create the holder's directory")?;
     let held = Held {
         size: size.to_string_lossy().parse()?,
         first_client_within: (secs > 0).then(|| Duration::from_secs(secs)),
         end_confirmed_within: Some(END_CONFIRMED_WITHIN),
-        ..Held::of_this_program(directory.path(), &words)?
+        ..Held::session(directory.path(), &id, args)?
     };
     let ending = Holder::start(held).context("cannot hold a terminal")?.run()?;
     // Also if no client comes.

@@ -25,7 +25,7 @@ const FIRST_PORT: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
 /// every process may bind every port. User and group stay the same. The process has no capability
 /// afterwards, and `no_new_privs`.
 ///
-/// [`join_network_stack`] of other processes finds the namespaces by this process id, once it has
+/// [`join_network_stack`] of other processes finds the namespaces by this process's id, once it has
 /// executed a program: until then the kernel may protect them from the user's other processes.
 ///
 /// Must be called before the process starts a thread.

@@ -23,7 +23,7 @@ const MAX_TABLE: u64 = 4 << 20;
 /// The time of a search. A sidecar has few processes; a machine may have many.
 const MAX_TIME: Duration = Duration::from_millis(20);
 
-/// Returns the processes with a descriptor of a socket that is bound to `port` in this process network
+/// Returns the processes with a descriptor of a socket that is bound to `port` in this process's network
 /// namespace. Listeners do not count, and neither does this process. Sees the processes of this PID
 /// namespace whose descriptors the user may read, as far as a search of 20 ms gets.
 pub fn socket_owners(table: SocketTable, port: u16) -> Vec<Pid> {

@@ -1,6 +1,5 @@
 //! A client: shows a held terminal on this process's own (`spec/attach.md#the-clients-terminal`).
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -65,10 +64,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Prepares a client. `guard` is a program and the argument with which it calls
-    /// [`guard`](crate::guard()). Must be called before the process starts a thread. Errors: stdin is
-    /// no terminal.
-    pub fn new(connection: Connection, guard: (&CString, &str)) -> io::Result<Self> {
+    /// Prepares a client. This program calls [`guard_process`](crate::guard_process). Must be called before the
+    /// process starts a thread. Errors: stdin is no terminal.
+    pub fn new(connection: Connection) -> io::Result<Self> {
         let terminal = io::stdin().as_fd().try_clone_to_owned()?;
         let modes = terminal::modes(terminal.as_fd())?;
         // Another open file: `O_NONBLOCK` of stdout would be the shell's too.
@@ -84,7 +82,7 @@ impl Client {
         };
         set_nonblocking(&connection.writer)?;
         let shown = io::stdout().as_fd().try_clone_to_owned()?;
-        let guard = Guard::start(guard.0, guard.1, shown, &modes)?;
+        let guard = Guard::start(shown, &modes)?;
         let mut set = SignalSet::default();
         for number in [libc::SIGHUP, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGWINCH] {
             set.insert(u8::try_from(number).unwrap_or_default());

@@ -3,15 +3,14 @@
 //! A client that is killed cannot set its terminal's modes back. So it starts a guard, which holds a
 //! pipe from the client and does so when the pipe ends without a final message.
 
-use std::ffi::CString;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use aifo_process::SignalSet;
-use aifo_process::terminal;
+use aifo_process::{SignalSet, terminal};
 use aifo_types::TerminalModes;
 use nix::libc;
 
@@ -19,6 +18,14 @@ use crate::frame::{Frame, FrameReader};
 
 /// This program, whatever has become of its file.
 pub const PROGRAM: &str = "/proc/self/exe";
+/// The first argument of a guard.
+const GUARD: &str = "_guard";
+
+/// Runs a guard, if the first argument of the command line is one's. A program with a [`Client`](crate::Client)
+/// calls this before it does anything else.
+pub fn guard_process(first: &OsStr) -> Option<io::Result<()>> {
+    (first == GUARD).then(guard)
+}
 
 /// The client's end of the pipe.
 #[derive(Debug)]
@@ -28,18 +35,12 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts `program ARGUMENT`, which calls [`guard`], for a terminal with these modes.
-    pub(crate) fn start(
-        program: &CString,
-        argument: &str,
-        terminal: OwnedFd,
-        modes: &TerminalModes,
-    ) -> io::Result<Self> {
+    /// Starts this program as the guard of a terminal with these modes.
+    pub(crate) fn start(terminal: OwnedFd, modes: &TerminalModes) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
-        let path = program.to_str().map_err(io::Error::other)?;
-        let process = Command::new(path)
+        let process = Command::new(PROGRAM)
             .arg0("aifo-guard")
-            .arg(argument)
+            .arg(GUARD)
             .stdin(OwnedFd::from(reader))
             .stdout(terminal)
             .stderr(Stdio::null())
@@ -70,7 +71,7 @@ impl Guard {
 
 /// Runs as the guard of the terminal on stdout, with the client's pipe as stdin. Returns when the client
 /// has left.
-pub fn guard() -> io::Result<()> {
+fn guard() -> io::Result<()> {
     // The terminal's signals are the client's, and modes are set in the background too.
     let mut signals = SignalSet::from_bits(!0);
     for number in [libc::SIGKILL, libc::SIGSEGV, libc::SIGBUS, libc::SIGCHLD] {

@@ -63,11 +63,11 @@ pub struct Held {
 }
 
 impl Held {
-    /// Describes a command of this program, with these words after its name and this process environment.
+    /// Describes `aifo-coder run --held ID` with these arguments, by this program in this process's environment.
     /// `directory` is an existing one of mode 0700. Errors: a word has a NUL.
-    pub fn of_this_program(directory: &Path, words: &[OsString]) -> io::Result<Self> {
-        let name = std::iter::once(OsString::from("aifo-coder"));
-        let words = name.chain(words.iter().cloned());
+    pub fn session(directory: &Path, id: &str, args: &[OsString]) -> io::Result<Self> {
+        let words = ["aifo-coder", "run", "--held", id].map(OsString::from);
+        let words = words.into_iter().chain(args.iter().cloned());
         let variables = std::env::vars_os();
         let env = variables.filter_map(|(name, value)| aifo_process::variable(&name, &value));
         Ok(Held {
