@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use aifo_config::{Config, UsageError};
 use aifo_host::new_id;
 use aifo_kube::client::{
-    AgentFiles, Cluster, PodOptions, PodProcess, PodRequest, PodTarget, describe, validate,
-    without_backend,
+    AgentFiles, Cluster, PodProcess, PodRequest, PodTarget, describe, validate, without_backend,
 };
 use aifo_kube::{Role, Subject};
 use aifo_terminal::console::{self, LogLevel};
@@ -52,9 +51,7 @@ fn render(flags: &KubeRender) -> anyhow::Result<ExitCode> {
         true => PodProcess::WithoutTerminal,
         false => PodProcess::OnTerminal,
     };
-    let options = run.pod.options();
-    let request = request(run, &config, &options)?;
-    let pod = describe(request, session, &process)?;
+    let pod = describe(request(run, &config)?, session, &process)?;
     let text = pod.render()?;
     if !run.session.quiet {
         for warning in &pod.warnings {
@@ -79,19 +76,13 @@ fn rbac(flags: KubeRbac) -> anyhow::Result<ExitCode> {
 /// `run --backend kubernetes`: a session in a pod (`spec/kubernetes.md#run`).
 pub(crate) async fn run_in_pod(flags: &Run, config: &Config) -> anyhow::Result<ExitCode> {
     validate(&flags.flags())?;
-    let options = flags.pod.options();
-    let request = request(flags, config, &options)?;
-    aifo_kube::client::run(request, flags.detach).await
+    aifo_kube::client::run(request(flags, config)?, flags.detach).await
 }
 
-fn request<'a>(
-    run: &'a Run,
-    config: &'a Config,
-    options: &'a PodOptions,
-) -> anyhow::Result<PodRequest<'a>> {
+fn request<'a>(run: &'a Run, config: &'a Config) -> anyhow::Result<PodRequest<'a>> {
     Ok(PodRequest {
         config,
-        options,
+        options: run.pod.options(),
         given: run.flags(),
         workspace: &run.session.project.workspace.path,
         target: target(run, config)?,

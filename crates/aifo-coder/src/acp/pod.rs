@@ -6,9 +6,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use aifo_config::{Config, UsageError};
-use aifo_kube::client::{
-    AgentFiles, Input, PodOptions, PodRequest, PodTarget, Turns, run_piped, validate,
-};
+use aifo_kube::client::{AgentFiles, Input, PodRequest, PodTarget, Turns, run_piped, validate};
 use aifo_launch::BackendChoice;
 use aifo_terminal::console::LogLevel;
 use anyhow::{Context, bail};
@@ -85,8 +83,7 @@ pub(crate) async fn prompt(flags: Prompt, config: Config) -> anyhow::Result<Exit
         let hint = "omit it: an agent's sessions end with the pod";
         bail!(UsageError(format!("--resume has no effect in a pod\nhint: {hint}")));
     }
-    let options = flags.agent.pod.options();
-    let request = request(&flags.agent, agent, &config, &options)?;
+    let request = request(&flags.agent, agent, &config)?;
     let mut words = Words::of("prompt", &flags.agent, &request);
     words.option("--format", Words::value_of(&flags.format));
     words.option("--timeout", flags.timeout.map(|secs| secs.to_string()));
@@ -130,8 +127,7 @@ pub(crate) async fn acp(
             )));
         }
     }
-    let options = flags.agent.pod.options();
-    let request = request(&flags.agent, name, config, &options)?;
+    let request = request(&flags.agent, name, config)?;
     let mut words = Words::of("acp", &flags.agent, &request);
     words.option("--files", flags.files.as_ref().and_then(Words::value_of));
     words.option("--terminals", flags.terminals.as_ref().and_then(Words::value_of));
@@ -152,7 +148,6 @@ fn request<'a>(
     flags: &'a AcpAgent,
     agent: Option<&str>,
     config: &'a Config,
-    options: &'a PodOptions,
 ) -> anyhow::Result<PodRequest<'a>> {
     let image = flags.start.image.clone();
     let target = match &flags.agent_command {
@@ -162,7 +157,7 @@ fn request<'a>(
     let workspace = &flags.session.project.workspace.path;
     Ok(PodRequest {
         config,
-        options,
+        options: flags.pod.options(),
         given: flags.flags(),
         workspace,
         target,

@@ -57,7 +57,7 @@ pub struct PodRequest<'a> {
     /// The configuration.
     pub config: &'a Config,
     /// Settings that are no keys.
-    pub options: &'a PodOptions,
+    pub options: PodOptions,
     /// The flags of the configuration.
     pub given: Flags,
     /// The directory with the project files.
@@ -175,7 +175,7 @@ pub fn describe(
         },
         kinds: kind_containers(&kinds, config),
         workspace: workspace(
-            options,
+            &options,
             matches!(process, PodProcess::Held(..) | PodProcess::Exec(_)),
         )?,
         serves_files: files == AgentFiles::Served,

@@ -36,8 +36,8 @@ pub(crate) async fn start(
     process: &PodProcess,
 ) -> anyhow::Result<Started> {
     let id = new_id()?;
-    let (config, workspace, options) = (request.config, request.workspace, request.options);
-    let (is_dry, is_quiet) = (request.is_dry, request.is_quiet);
+    let PodRequest { config, workspace, is_dry, is_quiet, .. } = request;
+    let uploads_ignored = request.options.upload_ignored;
     let mut pod = session::describe(request, id.clone(), process)?;
     if is_dry {
         let manifests = pod.render()?;
@@ -50,7 +50,7 @@ pub(crate) async fn start(
         }
     }
     let files = match pod.workspace {
-        WorkspaceSource::Upload => Some(Files::plan(workspace, options.upload_ignored)?),
+        WorkspaceSource::Upload => Some(Files::plan(workspace, uploads_ignored)?),
         WorkspaceSource::Claim(_) | WorkspaceSource::Git { .. } => None,
     };
     let mut signals = EndSignals::listen()?;
