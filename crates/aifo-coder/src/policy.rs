@@ -64,14 +64,15 @@ fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
 /// Runs the examples of all rules, which loading them does.
 fn test(workspace: &Path) -> anyhow::Result<()> {
     let config = aifo_config::load(workspace, &Flags::default())?;
-    let defaults_hold = Judge::default().add(default_rules(), RuleOrigin::Default);
+    let defaults = default_rules();
+    let defaults_hold = Judge::default().add(&defaults, RuleOrigin::Default);
     defaults_hold.map_err(|(_, error)| error)?;
     config.argument_rules.warnings().into_iter().for_each(console::say);
     let (rules, examples) = config.argument_rules.count();
-    let defaults: usize = default_rules().iter().map(|(rule, _)| rule.examples.len()).sum();
+    let of_defaults: usize = defaults.iter().map(|(rule, _)| rule.examples.len()).sum();
     Ok(paint::print(&format!(
         "rules in files: {rules}, examples passed: {examples}\n\
-         default rules: {}, examples passed: {defaults}\n",
-        default_rules().len()
+         default rules: {}, examples passed: {of_defaults}\n",
+        defaults.len()
     ))?)
 }

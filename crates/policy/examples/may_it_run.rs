@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // What the default rules say about these arguments.
     let mut judge = Judge::default();
-    judge.add(default_rules(), RuleOrigin::Default).map_err(|(_, invalid)| invalid)?;
+    judge.add(&default_rules(), RuleOrigin::Default).map_err(|(_, invalid)| invalid)?;
     let call = JudgedCall { argv: &line, directory: b"/work", workspace: &[b"/work".to_vec()] };
     let judgement = judge.judge(&call);
     println!("{}: {} {}", judgement.verdict.as_str(), judgement.rule, judgement.reason);

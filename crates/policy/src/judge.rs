@@ -137,12 +137,7 @@ impl Judge {
 
     /// Adds the default rules.
     pub fn add_defaults(&mut self) {
-        let compiled = |(text, source): &(RuleText, String)| {
-            // They are part of the program, and a test compiles them.
-            Rule::compile(text, text.then.unwrap_or_default(), source, RuleOrigin::Default)
-                .unwrap_or_else(|error| panic!("{source}: {error}"))
-        };
-        self.own.extend(default_rules().iter().flat_map(compiled).collect());
+        self.own.add_defaults();
     }
 
     /// Follows links in paths below the workspace. `read_link` gets a path relative to the workspace, without links

@@ -29,7 +29,7 @@ fn calls(text: &str) -> Vec<(String, Vec<Vec<u8>>)> {
 #[test]
 fn every_example_of_a_default_rule_holds() {
     let mut judge = Judge::default();
-    judge.add(default_rules(), RuleOrigin::Default).unwrap();
+    judge.add(&default_rules(), RuleOrigin::Default).unwrap();
 }
 
 #[test]

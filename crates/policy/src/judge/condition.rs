@@ -3,7 +3,7 @@
 use super::glob::{Match, matches};
 use super::normal::{CallOption, NormalCall};
 use super::sieve::Sieve;
-use super::table::{Arity, Known};
+use super::table::{Arity, Known, words};
 
 /// An element of `with`, `all` or `without`.
 #[derive(Clone, Debug)]
@@ -38,16 +38,19 @@ impl Condition {
             return Condition::Option { names, value, pattern: Some(name), is_global: false };
         }
         // A rule without a subcommand is for all of them; its options are those of the tool.
-        let words = run.iter().skip(1).map(|word| String::from_utf8_lossy(word));
-        let words: Vec<_> = words.collect();
+        let path = run.iter().skip(1).map(|word| String::from_utf8_lossy(word));
+        let path: Vec<_> = path.collect();
         let is_global = !known.table.inherits() && !known.table.is_flat();
-        let scopes = (1..=words.len()).rev();
-        let scopes = scopes.filter_map(|count| known.table.scope(&words.get(..count)?.join(" ")));
+        let scopes = (1..=path.len()).rev();
+        let scopes = scopes.filter_map(|count| known.table.scope(&path.get(..count)?.join(" ")));
         let mut scopes = scopes.chain([known.table.root()]);
-        let found = scopes.find_map(|scope| Some((scope, scope.find(&name)?.1.to_vec())));
+        let found = scopes.find_map(|scope| Some((scope, scope.find(&name)?.1)));
         let is_global = is_global
             && found.as_ref().is_some_and(|(scope, _)| std::ptr::eq(*scope, known.table.root()));
-        let names = found.map(|(_, names)| names).unwrap_or_else(|| vec![name]);
+        let names = match found {
+            Some((_, row)) => words(row).map(<[u8]>::to_vec).collect(),
+            None => vec![name],
+        };
         let first = names.first().map(Vec::as_slice).unwrap_or_default();
         let value = value.map(|value| known.table.normal_value(first, value));
         Condition::Option { names, value, pattern: None, is_global }

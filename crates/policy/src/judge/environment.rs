@@ -18,12 +18,12 @@ pub fn with_variables(
 ) {
     let Some(tool) = argv.first().cloned() else { return };
     let table = find(base_name(&tool)).0.table;
-    let is_git = |start: &String| PREFIX.starts_with(start.as_bytes());
+    let is_git = |start: &&str| PREFIX.starts_with(start.as_bytes());
     if let Some(option) = table.alias_options.first()
         && table.alias_variables.iter().any(is_git)
     {
         let entries = numbered(environment).into_iter().chain(quoted(environment));
-        let options = entries.flat_map(|entry| [option.clone().into_bytes(), entry]);
+        let options = entries.flat_map(|entry| [option.as_bytes().to_vec(), entry]);
         let options: Vec<_> = options.collect();
         argv.splice(1..1, options);
     }

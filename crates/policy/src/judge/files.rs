@@ -11,7 +11,7 @@ impl NormalCall {
         for name in &self.known.table.path_options {
             let (option, separator) = match name.strip_suffix([':', ',']) {
                 Some(option) => (option, name.bytes().last()),
-                None => (name.as_str(), None),
+                None => (*name, None),
             };
             for value in self.values(option.as_bytes()) {
                 match separator {
@@ -34,7 +34,7 @@ impl NormalCall {
 
     /// Returns the names of the files that the tool saves by their URLs.
     pub(super) fn saved_urls(&self) -> impl Iterator<Item = &[u8]> {
-        let option = self.known.table.saves_urls.as_str();
+        let option = self.known.table.saves_urls;
         let saves = option == "*" || (!option.is_empty() && self.has_option(option.as_bytes()));
         let operands = self.operands.iter().filter(move |_| saves);
         operands.map(|operand| base_name(&operand.word))

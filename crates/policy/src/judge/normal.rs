@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::glob::{PLAIN, UNKNOWN, is_unknown};
-use super::table::{Arity, Known, Scope, base_name, empty_scope, find};
+use super::table::{Arity, Known, Scope, base_name, empty_scope, find, words};
 
 /// A call in normal form.
 #[derive(Clone, Debug)]
@@ -279,9 +279,8 @@ impl Reader {
     fn long(&mut self, name: &[u8], value: Option<&[u8]>, is_sure: bool) -> Next {
         let value = value.map(<[u8]>::to_vec);
         let has_value = value.is_some();
-        if let Some((arity, synonyms)) = self.find(name) {
-            let first = synonyms.first().cloned().unwrap_or_default();
-            self.push(&first, value, is_sure, false);
+        if let Some((arity, first)) = self.find(name) {
+            self.push(first, value, is_sure, false);
             return match arity {
                 Arity::Value if !has_value => Next::Value,
                 _ => Next::Nothing,
@@ -312,17 +311,16 @@ impl Reader {
             let name = [b'-', *letter];
             let rest = word.get(at + 1..).unwrap_or_default();
             match self.find(&name) {
-                Some((arity, synonyms)) => {
-                    let first = synonyms.first().cloned().unwrap_or_default();
+                Some((arity, first)) => {
                     if arity == Arity::Flag {
-                        self.push(&first, None, is_sure, false);
+                        self.push(first, None, is_sure, false);
                         last = Next::Nothing;
                         continue;
                     }
                     let value = rest.strip_prefix(b"=").unwrap_or(rest);
                     let value = (!value.is_empty()).then(|| value.to_vec());
                     let takes_next = arity == Arity::Value && rest.is_empty();
-                    self.push(&first, value, is_sure, false);
+                    self.push(first, value, is_sure, false);
                     return if takes_next { Next::Value } else { Next::Nothing };
                 }
                 None => {
@@ -348,10 +346,12 @@ impl Reader {
         self.call.options.push(option);
     }
 
-    fn find(&self, name: &[u8]) -> Option<(Arity, &'static [Vec<u8>])> {
+    /// Returns an option's arity and its first synonym.
+    fn find(&self, name: &[u8]) -> Option<(Arity, &'static [u8])> {
         let table = self.call.known.table;
         let own = self.scope.find(name);
-        own.or_else(|| if table.inherits() { table.root().find(name) } else { None })
+        let found = own.or_else(|| if table.inherits() { table.root().find(name) } else { None });
+        found.map(|(arity, row)| (arity, words(row).next().unwrap_or_default()))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use super::file::{any_default, compiled_defaults, defaults_on};
 use super::glob::{Match, is_unknown};
 use super::normal::NormalCall;
 use super::rule::Rule;
@@ -18,6 +19,8 @@ pub(super) struct RuleSet {
     /// Those of `rules`.
     sieves: Vec<Sieve>,
     by_tool: HashMap<Vec<u8>, OfTool>,
+    /// The default rules are part of the set. Those of a tool are compiled when it is first called.
+    has_defaults: bool,
 }
 
 /// The indices of a tool's rules.
@@ -35,6 +38,10 @@ impl RuleSet {
         let mut set = RuleSet::default();
         set.extend(rules);
         set
+    }
+
+    pub(super) fn add_defaults(&mut self) {
+        self.has_defaults = true;
     }
 
     pub(super) fn extend(&mut self, rules: Vec<Rule>) {
@@ -81,11 +88,13 @@ impl RuleSet {
 
     /// Returns whether a rule is on the tool, or on all.
     pub(super) fn names(&self, tool: &[u8]) -> bool {
-        self.by_tool.contains_key(tool) || self.by_tool.contains_key(b"*".as_slice())
+        self.by_tool.contains_key(tool)
+            || self.by_tool.contains_key(b"*".as_slice())
+            || (self.has_defaults && defaults_on(tool).is_some())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.rules.is_empty() && !self.has_defaults
     }
 
     /// Returns whether a rule asks about calls of a tool, or denies them.
@@ -93,6 +102,12 @@ impl RuleSet {
         let is_of = |name: &[u8]| name == b"*" || name == tool;
         let mut strict = self.rules.iter().filter(|rule| rule.shared.then > Verdict::Allow);
         strict.any(|rule| !rule.reads_output() && rule.run.first().is_some_and(|it| is_of(it)))
+            || (self.has_defaults && defaults_on(tool).is_some_and(|rules| rules.is_strict))
+    }
+
+    /// Returns the default rules of a tool, if they are part of the set.
+    fn defaults(&self, tool: &[u8]) -> Option<&'static RuleSet> {
+        if self.has_defaults { compiled_defaults(tool) } else { None }
     }
 
     /// Returns whether any rule matches, for examples.
@@ -121,30 +136,33 @@ impl RuleSet {
             found.rule = rule.shared.source.clone();
             found.reason = format!(
                 "a part of the command is known only when it runs, and this rule could apply{}",
-                because(rule)
+                because(&rule)
             );
         }
         found
     }
 
-    /// Returns a rule that could apply to some call of a tool.
-    fn possible(&self, tool: &[u8]) -> Option<&Rule> {
-        let mut rules = self.rules.iter().filter(|rule| rule.shared.then > Verdict::Allow);
+    /// Returns a rule that could apply to some call of a tool, or of any if `tool` is empty.
+    fn possible(&self, tool: &[u8]) -> Option<Rule> {
         let is_of = |rule: &&Rule| {
-            tool.is_empty() || rule.run.first().is_some_and(|name| name == tool || name == b"*")
+            let is_tool = |name: &Vec<u8>| name == tool || name == b"*";
+            rule.shared.then > Verdict::Allow
+                && (tool.is_empty() || rule.run.first().is_some_and(is_tool))
         };
-        rules.find(is_of)
+        if tool.is_empty() && self.has_defaults {
+            return self.rules.iter().find(is_of).cloned().or_else(any_default);
+        }
+        let defaults = self.defaults(tool).map(|set| set.rules.iter());
+        merged(self.rules.iter(), defaults.into_iter().flatten()).find(is_of).cloned()
     }
 
     fn judge_part(&self, part: &Part<'_>) -> Judgement {
         let mut unsure: Option<&Rule> = None;
         let mut decisive: Option<&Rule> = None;
         let sieve = Sieve::of_call(&part.call);
-        for at in self.candidates(&part.call) {
-            if self.sieves.get(*at).is_some_and(|needed| !needed.meets(sieve)) {
-                continue;
-            }
-            let Some(rule) = self.rules.get(*at) else { continue };
+        let defaults = self.defaults(&part.call.tool).map(|set| set.candidates(&part.call, sieve));
+        let own = self.candidates(&part.call, sieve);
+        for rule in merged(own, defaults.into_iter().flatten()) {
             let found = rule.matches(&part.call, &part.place, &part.into);
             let found = if part.is_guess { found.min(Match::Maybe) } else { found };
             match found {
@@ -196,7 +214,18 @@ impl RuleSet {
     }
 
     /// Returns the rules that may match a call, in order.
-    fn candidates(&self, call: &NormalCall) -> &[usize] {
+    fn candidates<'a>(
+        &'a self,
+        call: &NormalCall,
+        sieve: Sieve,
+    ) -> impl Iterator<Item = &'a Rule> + use<'a> {
+        self.indices_of(call).iter().filter_map(move |at| {
+            let is_needed = self.sieves.get(*at).is_some_and(|needed| needed.meets(sieve));
+            if is_needed { self.rules.get(*at) } else { None }
+        })
+    }
+
+    fn indices_of(&self, call: &NormalCall) -> &[usize] {
         let any = || self.by_tool.get(b"*".as_slice());
         let Some(found) = self.by_tool.get(&call.tool).or_else(any) else { return &[] };
         let Some(first) = call.operands.first() else {
@@ -212,6 +241,19 @@ impl RuleSet {
             false => &found.all,
         }
     }
+}
+
+/// Merges rules that are in the order of [`Rule::rank`].
+fn merged<'a>(
+    own: impl Iterator<Item = &'a Rule>,
+    defaults: impl Iterator<Item = &'a Rule>,
+) -> impl Iterator<Item = &'a Rule> {
+    let (mut own, mut defaults) = (own.peekable(), defaults.peekable());
+    std::iter::from_fn(move || match (own.peek(), defaults.peek()) {
+        (Some(a), Some(b)) if b.rank() < a.rank() => defaults.next(),
+        (None, _) => defaults.next(),
+        _ => own.next(),
+    })
 }
 
 /// Returns a rule's reason as a further part of a sentence.

@@ -12,12 +12,13 @@ impl<'a> Parts<'a> {
         let table = call.known.table;
         let Some(option) = table.alias_options.first() else { return };
         let defines = |variable: &&Vec<u8>| {
-            let starts = |start: &String| variable.starts_with(start.as_bytes());
+            let starts = |start: &&str| variable.starts_with(start.as_bytes());
             table.alias_variables.iter().any(starts) && !variable.ends_with(b"=/dev/null")
         };
         let from_variables = self.variables.iter().find(defines).is_some();
-        let of =
-            |name: &String| call.values(name.as_bytes()).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let of = |name: &&'static str| {
+            call.values(name.as_bytes()).map(<[u8]>::to_vec).collect::<Vec<_>>()
+        };
         let names_file = table.alias_options.iter().flat_map(of).any(|value| {
             let name = value.split(|byte| *byte == b'=').next().unwrap_or_default();
             let name = name.to_ascii_lowercase();
@@ -69,7 +70,7 @@ impl<'a> Parts<'a> {
         let mut options = Vec::new();
         for option in &table.alias_options {
             for value in call.values(option.as_bytes()) {
-                options.extend([option.clone().into_bytes(), value.to_vec()]);
+                options.extend([option.as_bytes().to_vec(), value.to_vec()]);
             }
         }
         for option in &table.alias_options {
@@ -143,7 +144,7 @@ impl<'a> Parts<'a> {
         let has_text = call.known.table.shell_settings.iter().any(|pattern| {
             let (pattern, is_sure) = match pattern.strip_suffix('!') {
                 Some(pattern) => (pattern, value.first().copied().is_some_and(is_unknown)),
-                None => (pattern.as_str(), true),
+                None => (*pattern, true),
             };
             is_sure && matches(pattern.as_bytes(), &name) == Match::Yes
         });

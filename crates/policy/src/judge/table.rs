@@ -5,8 +5,9 @@
 mod judged;
 mod known;
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use serde::Deserialize;
 
@@ -14,28 +15,44 @@ pub(super) use judged::{JudgedTools, runs_nothing};
 #[cfg(test)]
 pub(super) use known::all_shell_variables;
 
-/// The embedded files, by name.
-const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tools.rs"));
+/// The texts of the tables, and the tools of each by name.
+const TEXTS: (&[&str], &[(&str, usize)]) = include!(concat!(env!("OUT_DIR"), "/tools.rs"));
 
-static TABLES: LazyLock<HashMap<Vec<u8>, &'static Table>> = LazyLock::new(|| {
-    let mut tables = HashMap::new();
-    for (file, text) in FILES {
+/// Each is parsed when one of its tools is first looked up.
+static TABLES: [OnceLock<Table>; TEXTS.0.len()] = [const { OnceLock::new() }; TEXTS.0.len()];
+
+fn listed(tool: &[u8]) -> Option<&'static Table> {
+    let found = TEXTS.1.binary_search_by(|(name, _)| by_length(name, tool)).ok()?;
+    let at = TEXTS.1.get(found)?.1;
+    let text = TEXTS.0.get(at)?;
+    Some(TABLES.get(at)?.get_or_init(|| {
         // The files are part of the program, and every test of the judge reads them.
-        let mut parsed: Table =
-            toml::from_str(text).unwrap_or_else(|error| panic!("tools/{file}: {error}"));
-        parsed.index();
-        let table: &'static Table = Box::leak(Box::new(parsed));
-        tables.extend(table.names.iter().map(|name| (name.clone().into_bytes(), table)));
-    }
-    tables
-});
+        let mut table: Table =
+            toml::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        table.inherit();
+        table
+    }))
+}
+
+/// The order of names in the tables of the build script.
+pub(super) fn by_length(name: &str, tool: &[u8]) -> Ordering {
+    name.len().cmp(&tool.len()).then_with(|| name.as_bytes().cmp(tool))
+}
+
+/// The words of a row, which are separated by spaces.
+pub(super) type Row = &'static str;
+
+/// Returns the words of a row.
+pub(super) fn words(row: Row) -> impl Iterator<Item = &'static [u8]> {
+    row.as_bytes().split(|byte| *byte == b' ')
+}
 
 /// How a tool reads its arguments.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Table {
-    /// The tools with these arguments.
-    names: Vec<String>,
+    /// The tools with these arguments, for the build script.
+    names: Vec<&'static str>,
     /// Long options may be abbreviated.
     pub(super) abbreviates: bool,
     /// `git-push` is `git push`.
@@ -55,31 +72,31 @@ pub(super) struct Table {
     /// Subcommands may be abbreviated.
     abbreviates_commands: bool,
     /// Other names of subcommands.
-    aliases: HashMap<String, String>,
+    aliases: HashMap<&'static str, &'static str>,
     /// The subcommands that are not abbreviations.
-    commands: Vec<String>,
+    commands: Vec<&'static str>,
     /// Options whose value may define an alias, `alias.NAME=..`.
-    pub(super) alias_options: Vec<String>,
+    pub(super) alias_options: Vec<&'static str>,
     /// Options that take such a value from the environment, `alias.NAME=VARIABLE`.
-    pub(super) alias_environment: Vec<String>,
+    pub(super) alias_environment: Vec<&'static str>,
     /// The beginnings of variables that may define one.
-    pub(super) alias_variables: Vec<String>,
+    pub(super) alias_variables: Vec<&'static str>,
     /// Variables with shell text that the tool runs, each with its `=`.
-    pub(super) shell_variables: Vec<String>,
+    pub(super) shell_variables: Vec<&'static str>,
     /// The settings of [`How::Setting`] with shell text; an element that ends with `!` needs a `!` before the text.
-    pub(super) shell_settings: Vec<String>,
+    pub(super) shell_settings: Vec<&'static str>,
     /// Settings of `alias_options` that name a file of settings.
-    pub(super) setting_files: Vec<String>,
+    pub(super) setting_files: Vec<&'static str>,
     /// Options that read further options from elsewhere.
-    pub(super) opens: Vec<String>,
+    pub(super) opens: Vec<&'static str>,
     /// Options whose value is a path; a `:` after the name ends it, and a `,` separates `source=PATH`.
-    pub(super) path_options: Vec<String>,
+    pub(super) path_options: Vec<&'static str>,
     /// Options whose value is without case.
-    uppercase: Vec<String>,
+    uppercase: Vec<&'static str>,
     /// Subcommands whose operands are without case; `*` for all.
-    caseless: Vec<String>,
+    caseless: Vec<&'static str>,
     /// The option by which the tool saves a file by the name in its URL; `*` if it always does.
-    pub(super) saves_urls: String,
+    pub(super) saves_urls: &'static str,
     /// Operands are files that the tool writes.
     pub(super) writes_operands: bool,
     /// The commands that it runs are found by the agent PATH, as if they were called without it.
@@ -87,13 +104,13 @@ pub(super) struct Table {
     /// The command or text that it runs is one of the shell itself: its `cd` holds afterwards.
     pub(super) in_shell: bool,
     /// Options with which they are not.
-    pub(super) drops: Vec<String>,
+    pub(super) drops: Vec<&'static str>,
     /// The tool runs no command of its operands, whatever they are.
     pub(super) plain: bool,
     /// Patterns of its arguments with which its output is meant for `eval`.
-    pub(super) prints_environment: Vec<String>,
+    pub(super) prints_environment: Vec<&'static str>,
     /// Its arguments with which it prints a name without other characters than those of [`super::glob::PLAIN`].
-    pub(super) prints_name: Vec<String>,
+    pub(super) prints_name: Vec<&'static str>,
     /// The tool reads commands from its standard input if it has no operand.
     pub(super) reads_commands: bool,
     /// It also does with operands.
@@ -103,7 +120,7 @@ pub(super) struct Table {
     /// The first operand is a file with commands.
     pub(super) reads_files: bool,
     options: Scope,
-    command: HashMap<String, Scope>,
+    command: HashMap<&'static str, Scope>,
     pub(super) runs: Vec<Runs>,
 }
 
@@ -112,21 +129,17 @@ pub(super) struct Table {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Scope {
     /// Options without a value.
-    flags: Vec<String>,
+    flags: Vec<&'static str>,
     /// Options with a value, `--x=v` or `--x v`.
-    values: Vec<String>,
+    values: Vec<&'static str>,
     /// Options with a value only as `--x=v`.
-    optional: Vec<String>,
+    optional: Vec<&'static str>,
     /// The first operand ends the options.
     pub(super) stops: bool,
     /// Options whose value ends the options.
-    pub(super) last: Vec<String>,
+    pub(super) last: Vec<&'static str>,
     /// The subcommand whose options these also are.
-    like: String,
-    #[serde(skip)]
-    index: HashMap<Vec<u8>, (Arity, usize)>,
-    #[serde(skip)]
-    synonyms: Vec<Vec<Vec<u8>>>,
+    like: &'static str,
 }
 
 /// A command that a tool runs.
@@ -134,30 +147,30 @@ pub(super) struct Scope {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Runs {
     /// The subcommand; empty for the tool itself.
-    pub(super) after: String,
+    pub(super) after: &'static str,
     pub(super) how: How,
     /// Operands before the command.
     pub(super) skip: usize,
     /// The option whose value is the command, else the operands are.
-    pub(super) option: String,
+    pub(super) option: &'static str,
     /// The option without which the operands are no command.
-    pub(super) needs: String,
+    pub(super) needs: &'static str,
     /// Operands `NAME=VALUE` before the command are variables.
     pub(super) assignments: bool,
     /// The command gets further arguments from the standard input.
     pub(super) appends: bool,
     /// They are read from there unless the call has this option.
-    pub(super) unless: String,
+    pub(super) unless: &'static str,
     /// The option whose value stands for such an argument.
-    pub(super) replaces: String,
+    pub(super) replaces: &'static str,
     /// The operand that ends the command.
-    pub(super) ends: String,
+    pub(super) ends: &'static str,
     /// The text before the command in the option's value.
-    pub(super) prefix: String,
+    pub(super) prefix: &'static str,
     /// `NAME@VERSION` is NAME.
     pub(super) versions: bool,
     /// The option with the command directory.
-    pub(super) chdir: String,
+    pub(super) chdir: &'static str,
     /// The command has other files than the call.
     pub(super) contained: bool,
     /// The tool is an image name, which runs the tool of its name.
@@ -221,41 +234,43 @@ pub(super) fn empty_scope() -> &'static Scope {
 /// Returns the table of a tool by its base name, the name that rules use, and for `git-push` the
 /// subcommand.
 pub(super) fn find(base: &[u8]) -> (Known, &[u8], Option<&[u8]>) {
-    let listed = |table| Known { table, is_listed: true };
-    if let Some(table) = TABLES.get(base) {
-        return (listed(*table), base, None);
+    let known = |table| Known { table, is_listed: true };
+    if let Some(table) = listed(base) {
+        return (known(table), base, None);
     }
     if let Some(rest) = base.strip_prefix(b"g")
-        && let Some(table) = TABLES.get(rest).filter(|table| table.gnu)
+        && let Some(table) = listed(rest).filter(|table| table.gnu)
     {
-        return (listed(*table), rest, None);
+        return (known(table), rest, None);
     }
     let digits = base.iter().rev().take_while(|byte| byte.is_ascii_digit() || **byte == b'.');
     let stem = base.get(..base.len() - digits.count()).unwrap_or_default();
-    if let Some(table) = TABLES.get(stem) {
-        return (listed(*table), stem, None);
+    if stem.len() < base.len()
+        && let Some(table) = listed(stem)
+    {
+        return (known(table), stem, None);
     }
     if let Some(at) = base.iter().position(|byte| *byte == b'-') {
         let (tool, rest) = base.split_at(at);
-        if let Some(table) = TABLES.get(tool).filter(|table| table.dashed) {
-            return (listed(*table), tool, rest.get(1..));
+        if let Some(table) = listed(tool).filter(|table| table.dashed) {
+            return (known(table), tool, rest.get(1..));
         }
     }
     (Known { table: &EMPTY, is_listed: false }, base, None)
 }
 
 impl Table {
-    fn index(&mut self) {
-        self.options.index();
-        let others: HashMap<String, [Vec<String>; 4]> = self
+    /// Gives subcommands the options of those that they are like.
+    fn inherit(&mut self) {
+        let others: HashMap<&str, [Vec<Row>; 4]> = self
             .command
             .iter()
             .map(|(name, it)| {
-                (name.clone(), [&it.flags, &it.values, &it.optional, &it.last].map(Vec::clone))
+                (*name, [&it.flags, &it.values, &it.optional, &it.last].map(Vec::clone))
             })
             .collect();
         for scope in self.command.values_mut().filter(|scope| !scope.like.is_empty()) {
-            let Some([flags, values, optional, last]) = others.get(&scope.like).cloned() else {
+            let Some([flags, values, optional, last]) = others.get(scope.like).cloned() else {
                 panic!("there is no subcommand '{}'", scope.like);
             };
             scope.flags.extend(flags);
@@ -263,7 +278,6 @@ impl Table {
             scope.optional.extend(optional);
             scope.last.extend(last);
         }
-        self.command.values_mut().for_each(Scope::index);
     }
 
     /// Returns whether the tool has no subcommands, so that its options hold after operands.
@@ -278,7 +292,7 @@ impl Table {
 
     /// Returns whether the operands of a subcommand are without case.
     pub(super) fn ignores_case_after(&self, command: Option<&[u8]>) -> bool {
-        self.caseless.iter().any(|it| it == "*" || command == Some(it.as_bytes()))
+        self.caseless.iter().any(|it| *it == "*" || command == Some(it.as_bytes()))
     }
 
     /// Returns an option's value in the form that rules are compared with.
@@ -311,13 +325,13 @@ impl Table {
 
     /// Returns the name of a subcommand that may be an alias.
     pub(super) fn resolve<'a>(&'a self, word: &'a str) -> &'a str {
-        self.aliases.get(word).map_or(word, String::as_str)
+        self.aliases.get(word).copied().unwrap_or(word)
     }
 
     /// Returns whether `word` may abbreviate a subcommand.
     pub(super) fn may_abbreviate(&self, word: &str) -> bool {
         self.abbreviates_commands
-            && !self.commands.iter().any(|known| known == word)
+            && !self.commands.contains(&word)
             && !self.aliases.contains_key(word)
     }
 
@@ -332,7 +346,7 @@ impl Table {
 
     /// Returns whether this is a subcommand of the tool's own.
     pub(super) fn has_command(&self, word: &str) -> bool {
-        self.commands.iter().any(|known| known == word) || self.command.contains_key(word)
+        self.commands.contains(&word) || self.command.contains_key(word)
     }
 }
 
@@ -342,42 +356,32 @@ pub(super) fn base_name(path: &[u8]) -> &[u8] {
 }
 
 impl Scope {
-    fn index(&mut self) {
-        let kinds = [
-            (&self.flags, Arity::Flag),
-            (&self.values, Arity::Value),
-            (&self.optional, Arity::Optional),
-        ];
-        for (rows, arity) in kinds {
-            for row in rows {
-                let names: Vec<Vec<u8>> = row.split(' ').map(|it| it.as_bytes().to_vec()).collect();
-                for name in &names {
-                    self.index.insert(name.clone(), (arity, self.synonyms.len()));
-                }
-                self.synonyms.push(names);
-            }
-        }
+    /// Returns the rows of options.
+    pub(super) fn rows(&self) -> impl DoubleEndedIterator<Item = (Arity, Row)> {
+        let flags = self.flags.iter().map(|row| (Arity::Flag, *row));
+        let values = self.values.iter().map(|row| (Arity::Value, *row));
+        let optional = self.optional.iter().map(|row| (Arity::Optional, *row));
+        flags.chain(values).chain(optional)
     }
 
     /// Returns an option's arity and synonyms.
-    pub(super) fn find(&self, name: &[u8]) -> Option<(Arity, &[Vec<u8>])> {
-        let (arity, row) = self.index.get(name)?;
-        Some((*arity, self.synonyms.get(*row)?))
+    pub(super) fn find(&self, name: &[u8]) -> Option<(Arity, Row)> {
+        self.rows().rev().find(|(_, row)| words(row).any(|word| word == name))
     }
 
     /// Returns the arity of the options that begin with `name`, if it is the same for all, and the name of the
     /// option if there is only one.
     pub(super) fn find_abbreviation(&self, name: &[u8]) -> Option<(Arity, Option<&[u8]>)> {
-        let mut found = self.index.iter().filter(|(known, _)| known.starts_with(name));
-        let (_, (arity, first)) = found.next()?;
+        let is_longer = |row| words(row).any(|word| word.starts_with(name));
+        let mut found = self.rows().filter(|(_, row)| is_longer(row));
+        let (arity, first) = found.next()?;
         let mut is_one = true;
-        for (_, (other, row)) in found {
-            is_one &= row == first;
+        for (other, _) in found {
+            is_one = false;
             if other != arity {
                 return None;
             }
         }
-        let only = self.synonyms.get(*first).and_then(|names| names.first()).filter(|_| is_one);
-        Some((*arity, only.map(Vec::as_slice)))
+        Some((arity, words(first).next().filter(|_| is_one)))
     }
 }

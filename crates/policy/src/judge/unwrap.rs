@@ -193,7 +193,7 @@ impl<'a> Parts<'a> {
             self.note_certain(argv, &around.place);
         }
         let was_elsewhere = self.is_elsewhere;
-        let drops = |option: &String| call.has_option(option.as_bytes());
+        let drops = |option: &&str| call.has_option(option.as_bytes());
         self.is_elsewhere |= !table.here || table.drops.iter().any(drops);
         self.aliases(&call, argv, around);
         for runs in &table.runs {
@@ -260,10 +260,10 @@ impl<'a> Parts<'a> {
             }
         }
         let is_absent = |name: &str| !name.is_empty() && !call.has_option(name.as_bytes());
-        if is_absent(&runs.needs) || (!runs.option.is_empty() && runs.how == How::Argv) {
+        if is_absent(runs.needs) || (!runs.option.is_empty() && runs.how == How::Argv) {
             return;
         }
-        if runs.how != How::Until && is_absent(&runs.option) {
+        if runs.how != How::Until && is_absent(runs.option) {
             return;
         }
         let operands = call.operands.get(at..).unwrap_or_default();
@@ -285,7 +285,7 @@ impl<'a> Parts<'a> {
             true => Vec::new(),
             false => call.values(runs.replaces.as_bytes()).map(<[u8]>::to_vec).collect(),
         };
-        let reads_input = !runs.unless.is_empty() && is_absent(&runs.unless);
+        let reads_input = !runs.unless.is_empty() && is_absent(runs.unless);
         if !reads_input && matches!(around.input, Input::Paths(_)) {
             around.input = Input::Unknown;
         }

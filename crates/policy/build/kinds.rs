@@ -1,14 +1,13 @@
-//! Embeds the rules of `tools/`, and writes the table of built-in kinds from the files of `kinds/`, as constant
-//! data: a kind costs no time and no memory until it is read.
-
-include!("../embed_files.rs");
+//! The table of built-in kinds, from the files of `kinds/`.
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::fs;
+use std::path::Path;
 
 use serde::Deserialize;
+
+use super::files;
 
 /// A file of `kinds/`, whose name is that of the kind. The fields are those of `KindSpec`.
 #[derive(Deserialize)]
@@ -77,18 +76,15 @@ enum Parts {
     AllBut(Vec<String>),
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    embed_files("tools", Some("toml"))?;
-    let directory = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("kinds");
-    println!("cargo::rerun-if-changed={}", directory.display());
+/// Returns the expression of the table, a slice of `KindSpec` in the order of ranks.
+pub(super) fn table() -> Result<String, Box<dyn Error>> {
     let mut kinds = Vec::new();
-    for entry in fs::read_dir(&directory)? {
-        kinds.push(read(&entry?.path())?);
+    for path in files("kinds")? {
+        kinds.push(read(&path)?);
     }
     kinds.sort_by_key(|(_, kind)| kind.rank);
     let rows: String = kinds.iter().map(|(name, kind)| row(name, kind)).collect();
-    let out = PathBuf::from(env::var("OUT_DIR")?).join("kinds.rs");
-    Ok(fs::write(out, format!("&[\n{rows}]\n"))?)
+    Ok(format!("&[\n{rows}]\n"))
 }
 
 fn read(path: &Path) -> Result<(String, KindFile), Box<dyn Error>> {
