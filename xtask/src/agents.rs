@@ -13,12 +13,16 @@ pub(crate) const PREFIX: &str = "agent_";
 /// The agents tested by default: two of each way of being started, and one that uses a terminal.
 const USUAL: [&str; 5] = ["codex", "opencode", "gemini", "aider", "openhands"];
 
+/// The toolchain whose own image a test uses; others use an image for tests.
+const SIDECAR: &str = "c-cpp";
+
 /// `[docker|podman] [AGENT..]`: builds the images of these agents and runs the agent suites. The
 /// default engine is the first available one. The suites report agents without an image as skipped.
 pub(crate) fn run(words: &[String], args: &[String]) -> Result<()> {
     let (engine, agents) = asked(words);
     let engine = engine.map_or_else(Engine::first_available, Ok)?;
-    let images: Vec<String> = agents.iter().map(|agent| format!("agent-{agent}")).collect();
+    let mut images: Vec<String> = agents.iter().map(|agent| format!("agent-{agent}")).collect();
+    images.push(SIDECAR.to_owned());
     images::build_for_suites(&[engine])?;
     images::build_for_agents(engine, images)?;
     let suites: Vec<String> =

@@ -2,6 +2,7 @@
 
 mod acp;
 mod cluster;
+mod deferred;
 mod help;
 mod images;
 mod kube;
@@ -15,12 +16,13 @@ mod session;
 mod usage;
 mod web;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use self::help::{ACP_USAGE, PROMPT_USAGE, RUN_USAGE, add_texts, text};
+use self::help::{ACP_USAGE, PROMPT_USAGE, RUN_USAGE, text};
 
 pub(crate) use self::acp::{Acp, AcpAgent, OutputFormat, Prompt, ServedBy, UserPresence};
 pub(crate) use self::cluster::PodFlags;
+pub(crate) use self::deferred::Deferred;
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, PushImages, Setup};
 pub(crate) use self::kube::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender};
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
@@ -42,71 +44,79 @@ pub(crate) use self::web::Web;
 #[derive(Debug, Parser)]
 #[command(name = "aifo-coder", version)]
 #[command(after_help = text("aifo-coder").unwrap_or_default())]
-#[command(mut_subcommands(|command| add_texts("", command)))]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Returns the definition with the options of all commands.
+    pub(crate) fn built() -> clap::Command {
+        let mut command = Cli::command();
+        command.build();
+        command
+    }
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run an agent in a container, or a command, with its tools in sidecars
     #[command(override_usage = RUN_USAGE)]
-    Run(Box<Run>),
+    Run(Deferred<Run>),
     /// Run one prompt non-interactively
     #[command(override_usage = PROMPT_USAGE)]
-    Prompt(Box<Prompt>),
+    Prompt(Deferred<Prompt>),
     /// Run an agent for an editor, with ACP on stdin and stdout
     #[command(override_usage = ACP_USAGE)]
-    Acp(Box<Acp>),
+    Acp(Deferred<Acp>),
     /// Run an agent on a web page, to watch and steer it from a browser
-    Web(Box<Web>),
+    Web(Deferred<Web>),
     /// List the supported agents and their state
-    Agents(Agents),
+    Agents(Deferred<Agents>),
     /// Build or pull the images that a project needs
-    Setup(Setup),
+    Setup(Deferred<Setup>),
     /// Build, list or update the images of toolchains and agents
-    Images(Images),
+    Images(Deferred<Images>),
     /// Print sessions as manifests for Kubernetes
-    Kube(Kube),
+    Kube(Deferred<Kube>),
     /// Run the proxy and sidecars for another launcher
-    Serve(Serve),
+    Serve(Deferred<Serve>),
     /// Run one tool in its sidecar
-    Exec(Exec),
+    Exec(Deferred<Exec>),
     /// Run commands of this machine for containers that share a directory with it
-    Proxy(Proxy),
+    Proxy(Deferred<Proxy>),
     /// Explain how a tool call would be handled, without running it
-    Why(Why),
+    Why(Deferred<Why>),
     /// Show the tool calls of a session
-    Log(Log),
+    Log(Deferred<Log>),
     /// Show the connections of a session with a network by name, or change its rules
-    Net(Net),
+    Net(Deferred<Net>),
     /// List running sessions with their containers and tools
-    Sessions(Sessions),
+    Sessions(Deferred<Sessions>),
     /// Show a session that was started with `run --keep` or `run --detach`
-    Attach(Attach),
+    Attach(Deferred<Attach>),
     /// Disconnect the terminals that show a session, which continues
-    Detach(Detach),
+    Detach(Deferred<Detach>),
     /// Answer calls of a running session that wait for approval
-    Approve(Approve),
+    Approve(Deferred<Approve>),
     /// Publish a port of a running session's tools on this machine
-    Publish(Publish),
+    Publish(Deferred<Publish>),
     /// Remove directories, containers, networks and sockets of killed sessions
-    Cleanup(Cleanup),
+    Cleanup(Deferred<Cleanup>),
     /// List or remove the caches of sidecars
-    Cache(Cache),
+    Cache(Deferred<Cache>),
     /// List or remove the states that agents in containers keep
-    State(State),
+    State(Deferred<State>),
     /// Check this machine, or a cluster, and suggest fixes
-    Doctor(Doctor),
+    Doctor(Deferred<Doctor>),
     /// Check rules on arguments
-    Policy(Policy),
+    Policy(Deferred<Policy>),
     /// Show or check the configuration
-    Config(Config),
+    Config(Deferred<Config>),
     /// Print a shell completion script
-    Completions(Completions),
+    Completions(Deferred<Completions>),
     /// Write manual pages to a directory
-    Man(Man),
+    Man(Deferred<Man>),
 }
 
 #[cfg(test)]
@@ -114,7 +124,6 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_valid() {
@@ -132,14 +141,15 @@ mod tests {
             }
             command.get_subcommands().for_each(check);
         }
-        check(&Cli::command());
+        check(&Cli::built());
     }
 
     /// Each example is also a valid command line.
     #[test]
     fn every_command_has_an_example() {
         fn check(command: &clap::Command, path: &str) {
-            let mut subcommands = command.get_subcommands().peekable();
+            let is_own = |it: &&clap::Command| it.get_name() != "help";
+            let mut subcommands = command.get_subcommands().filter(is_own).peekable();
             if subcommands.peek().is_none() {
                 let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
                 assert!(help.contains(path), "'{path}' has no example");
@@ -158,7 +168,7 @@ mod tests {
                 }
             }
         }
-        check(&Cli::command(), "aifo-coder");
+        check(&Cli::built(), "aifo-coder");
     }
 
     #[test]
@@ -171,13 +181,13 @@ mod tests {
             }
             command.get_subcommands().for_each(check);
         }
-        check(&Cli::command());
+        check(&Cli::built());
     }
 
     #[test]
     fn options_after_a_tool_belong_to_the_tool() {
         let parse = |args: &[&str]| match Cli::try_parse_from(args).unwrap().command {
-            Command::Why(why) => (why.json, why.words),
+            Command::Why(why) => (why.0.json, why.0.words),
             other => panic!("{other:?}"),
         };
         let (json, command) = parse(&["aifo-coder", "why", "cargo", "--json", "--", "-h"]);
@@ -194,7 +204,7 @@ mod tests {
             let line: Vec<OsString> =
                 ["aifo-coder", "run"].iter().chain(args).map(OsString::from).collect();
             match Cli::try_parse_from(&line).unwrap().command {
-                Command::Run(run) => match run.target(&line) {
+                Command::Run(run) => match run.0.target(&line) {
                     RunTarget::Agent(agent, args) => format!("{agent:?} {args:?}"),
                     RunTarget::Command(command) => format!("{command:?}"),
                 },
@@ -228,7 +238,7 @@ mod tests {
         let command = |args: &[&str]| {
             let args = [&["aifo-coder", "exec"], args].concat();
             match Cli::try_parse_from(args).unwrap().command {
-                Command::Exec(exec) => exec.call.words,
+                Command::Exec(exec) => exec.0.call.words,
                 other => panic!("{other:?}"),
             }
         };

@@ -17,7 +17,7 @@ use aifo_engine::{
 use aifo_host::{running_sessions, session_logs};
 use aifo_policy::PermissionRule;
 use aifo_terminal::paint;
-use clap::{Arg, Command, CommandFactory, ValueHint, builder::PossibleValuesParser};
+use clap::{Arg, Command, ValueHint, builder::PossibleValuesParser};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
@@ -25,7 +25,7 @@ use crate::cli::Cli;
 pub(crate) fn print(shell: Shell) -> anyhow::Result<ExitCode> {
     let vocabulary = Vocabulary::here();
     let mut script = Vec::new();
-    let mut command = with_words(Cli::command(), &vocabulary);
+    let mut command = with_words(Cli::built(), &vocabulary);
     clap_complete::generate(shell, &mut command, PROGRAM, &mut script);
     let script = String::from_utf8(script)?;
     let script = match shell {
@@ -219,10 +219,10 @@ mod tests {
             command.get_subcommands().for_each(|command| ids(command, found));
         }
         let mut found = Vec::new();
-        ids(&Cli::command(), &mut found);
+        ids(&Cli::built(), &mut found);
         for id in ["words", "agent", "kinds", "toolchain", "backend", "net", "confine", "yes-to"] {
             assert!(found.iter().any(|known| known == id), "{id}");
         }
-        with_words(Cli::command(), &vocabulary()).debug_assert();
+        with_words(Cli::built(), &vocabulary()).debug_assert();
     }
 }

@@ -21,7 +21,7 @@ use anyhow::{Context, bail};
 use clap::Parser;
 
 use crate::acp::agent_session::{Prepared, SessionGuard, choose_places, prepare};
-use crate::cli::{Cli, Command, UserPresence, Web};
+use crate::cli::{Cli, Command, Deferred, UserPresence, Web};
 use crate::settings;
 
 pub(crate) async fn web(mut flags: Web) -> anyhow::Result<ExitCode> {
@@ -180,7 +180,9 @@ impl AgentLauncher for Launcher {
 impl Launcher {
     async fn launch(&mut self) -> anyhow::Result<LaunchedAgent<WorkspaceHost>> {
         // The flags of an earlier start are used up.
-        let Command::Web(mut flags) = Cli::parse().command else { bail!("no command 'web'") };
+        let Command::Web(Deferred(mut flags)) = Cli::parse().command else {
+            bail!("no command 'web'")
+        };
         flags.agent.user = UserPresence::Present;
         let mut signals = EndSignals::listen()?;
         let name = flags.name.clone();

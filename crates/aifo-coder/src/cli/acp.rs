@@ -213,7 +213,7 @@ mod tests {
     fn parse(words: &[&str]) -> Acp {
         let line = ["aifo-coder", "acp"].iter().chain(words);
         match Cli::try_parse_from(line).unwrap_or_else(|e| panic!("{words:?}: {e}")).command {
-            Command::Acp(acp) => *acp,
+            Command::Acp(acp) => *acp.0,
             other => panic!("{other:?}"),
         }
     }

@@ -119,7 +119,6 @@ aifo-coder kube render [OPTIONS] AGENT [ARGS]..
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
 
     use super::super::Cli;
     use super::*;
@@ -136,7 +135,7 @@ mod tests {
 
     #[test]
     fn every_text_and_every_row_belongs_to_a_command() {
-        let mut known = names("", &Cli::command());
+        let mut known = names("", &Cli::built());
         known.extend(["aifo-coder", "run-short"].map(str::to_owned));
         for (file, text) in TEXTS {
             let name = file.trim_end_matches(".txt");

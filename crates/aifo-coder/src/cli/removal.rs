@@ -164,10 +164,8 @@ mod tests {
     #[test]
     fn a_project_is_that_of_the_default_workspace() {
         let cli = Cli::try_parse_from(["aifo-coder", "state", "clear", "--project"]).unwrap();
-        let crate::cli::Command::State(State { command: StateCommand::Clear(flags) }) = cli.command
-        else {
-            panic!("another command")
-        };
+        let crate::cli::Command::State(state) = cli.command else { panic!("another command") };
+        let StateCommand::Clear(flags) = state.0.command else { panic!("another command") };
         let workspace = default_workspace().canonicalize().unwrap();
         assert_eq!(flags.of.key().unwrap(), Some(Project::of(&workspace).key()));
     }

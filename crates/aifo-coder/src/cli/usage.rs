@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use aifo_config::{UsageError, suggestion};
 use aifo_terminal::paint;
 use clap::{
-    CommandFactory, Parser,
+    Parser,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
@@ -43,8 +43,7 @@ const OPTIONS_OF_RUN: [&str; 10] = [
 
 /// Returns the help of `run -h`, which fits on a screen.
 fn short_help_of_run() -> String {
-    let mut cli = Cli::command();
-    cli.build();
+    let cli = Cli::built();
     let run = cli.get_subcommands().find(|command| command.get_name() == "run").cloned();
     let mut run =
         run.unwrap_or_default().after_help(text("run-short").unwrap_or_default()).mut_args(|arg| {
@@ -98,8 +97,7 @@ pub(crate) fn reject_option(command: &str, word: Option<&OsStr>) -> Result<(), U
 
 /// Returns the options of a command, with their hyphens.
 pub(super) fn options_of(command: &str) -> Vec<String> {
-    let mut cli = Cli::command();
-    cli.build();
+    let cli = Cli::built();
     let Some(command) = cli.find_subcommand(command) else { return Vec::new() };
     let options = command.get_arguments().flat_map(|option| {
         let longs = option.get_long_and_visible_aliases().into_iter().flatten();
