@@ -34,10 +34,8 @@ pub fn binaries() -> &'static Binaries {
         let under_test = match env::var_os("AIFO_TEST_BIN_DIR") {
             Some(dir) => PathBuf::from(dir),
             None => {
-                build(
-                    &profile,
-                    &["--bins", "-p", "aifo-shim", "-p", "aifo-coder", "-p", "aifo-tests"],
-                );
+                // With an example, as without one cargo leaves out the features of tests.
+                build(&profile, &["--bins", "--example", "embed"]);
                 profile.clone()
             }
         };
@@ -57,7 +55,7 @@ pub fn binaries() -> &'static Binaries {
 /// An example of `aifo-launch`, built on demand.
 pub fn example(name: &str) -> PathBuf {
     let profile = profile_dir();
-    build(&profile, &["-p", "aifo-launch", "--example", name]);
+    build(&profile, &["--example", name]);
     profile.join("examples").join(name)
 }
 
@@ -67,11 +65,12 @@ fn profile_dir() -> PathBuf {
     test.ancestors().nth(2).expect("a test lies in target/<profile>/deps").to_path_buf()
 }
 
+/// Builds with the features of the whole workspace, as `cargo test --workspace` has done.
 fn build(profile: &Path, what: &[&str]) {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--quiet"])
+        .args(["build", "--quiet", "--workspace"])
         .args(what)
         .arg("--target-dir")
         .arg(profile.parent().expect("a profile directory lies in a target directory"));

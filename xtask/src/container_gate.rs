@@ -44,9 +44,11 @@ pub(crate) fn run(engine: Engine, names: &[String], args: &[String]) -> Result<(
     }
 }
 
-/// Runs the suites that CI requires with an engine, if that is available.
+/// Runs the suites that CI requires with an engine, if that is available. Suites of the local backend run
+/// with the first available one: what they test does not depend on it.
 pub(crate) fn all(engine: Engine) -> Result<Outcome> {
-    suites_of(engine, &[], &[], Extent::Everywhere)
+    let is_first = Engine::available().first() == Some(&engine);
+    suites_of(engine, &[], &[], if is_first { Extent::Everywhere } else { Extent::None })
 }
 
 /// Which suites of the local backend run in containers.
@@ -56,6 +58,8 @@ enum Extent {
     Whole,
     /// Those marked `everywhere`, once.
     Everywhere,
+    /// None.
+    None,
 }
 
 /// Builds the suites' images in every available engine; packages are fetched once.
@@ -73,7 +77,11 @@ fn suites_of(engine: Engine, names: &[String], args: &[String], extent: Extent) 
     let rows = container_suites::rows()?;
     let again: Vec<&Row> = container_suites::in_containers(&rows)
         .filter(|row| names.is_empty() || names.contains(&row.suite))
-        .filter(|row| extent == Extent::Whole || row.runs == ContainerRuns::Everywhere)
+        .filter(|row| match extent {
+            Extent::Whole => true,
+            Extent::Everywhere => row.runs == ContainerRuns::Everywhere,
+            Extent::None => false,
+        })
         .collect();
     let known = |name: &String| own.contains(name) || again.iter().any(|row| row.suite == *name);
     if let Some(name) = names.iter().find(|name| !known(name)) {
@@ -112,7 +120,7 @@ pub(crate) fn ask(engine: Engine, suites: &[String], args: &[String]) -> Result<
         };
         test_program::run_tests(command, names)
     };
-    test_program::run_each(suites.iter().map(|suite| (suite.as_str(), &[][..])), &args, run)?;
+    test_program::run_all(suites.iter().map(|suite| (suite.as_str(), &[][..])), &args, run)?;
     check_nothing_left(engine, &before)
 }
 
@@ -131,7 +139,7 @@ fn again_in_containers(
         rows.iter().copied().filter(|row| row.runs == ContainerRuns::Everywhere).collect();
     let args = Arguments::parse(args);
     let runs = |rows: &[&Row], image: Option<&str>| {
-        test_program::run_each(with_left_out(rows), &args, |names| {
+        test_program::run_all(with_left_out(rows), &args, |names| {
             let command = |names: &[String]| {
                 let mut command = test(engine, BACKEND);
                 command.envs(image.map(|image| (IMAGE, image))).arg("--").args(names);
@@ -150,7 +158,7 @@ fn again_in_containers(
             let copies = another_user::Copies::new()?;
             let variables = [(BACKEND, engine.name())];
             let run = |names: &[String]| copies.run(names, &variables);
-            test_program::run_each(with_left_out(&everywhere), &args, run)
+            test_program::run_all(with_left_out(&everywhere), &args, run)
         }
         Err(reason) => {
             eprintln!("skipped: suites as another user with {}: {reason}", engine.name());

@@ -54,7 +54,7 @@ pub(crate) fn run(words: &[String], args: &[String]) -> Result<()> {
     let cluster = TestCluster::prepare(&options, &prefix, engine)?;
     let args = Arguments::parse(args);
     let suites = chosen.into_iter().map(|suite| (suite, &[][..]));
-    let tested = test_program::run_each(suites, &args, |names| {
+    let tested = test_program::run_all(suites, &args, |names| {
         let command = |names: &[String]| {
             let mut command = test_program::cargo_test();
             command.env(CLUSTER, &prefix).env("AIFO_TEST_ENGINE", engine.name());

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::images::Engine;
-use crate::test_program::{Arguments, cargo_test, run_each, run_tests, suites};
+use crate::test_program::{Arguments, cargo_test, run_all, run_tests, suites};
 use crate::{agents, container_gate, kubernetes, shell, shipped};
 
 /// `[SUITE] [-- ARGS]`: all suites, one, `pending`, `shipped`, the container suites of an engine, or the agent
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
                 bail!("unknown suite '{name}'\nhint: the suites are: {}", suites.join(" "));
             }
             let run = |args: &[String]| run_tests(with_arguments, args);
-            run_each([(name.as_str(), &[][..])], &Arguments::parse(theirs), run)
+            run_all([(name.as_str(), &[][..])], &Arguments::parse(theirs), run)
         }
         _ => {
             bail!(

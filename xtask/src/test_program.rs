@@ -18,7 +18,7 @@ const PROGRAM: &str = "suites";
 
 /// Returns `cargo test` of the suites' program, without arguments of its own.
 pub(crate) fn cargo_test() -> Command {
-    shell::cargo(["test", "-p", PACKAGE, "--test", PROGRAM])
+    shell::cargo(["test", "--workspace", "--test", PROGRAM])
 }
 
 /// The names of all suites: the modules of the test program.
@@ -30,38 +30,25 @@ pub(crate) fn suites() -> Result<Vec<String>> {
     Ok(text.lines().filter_map(module).collect())
 }
 
-/// Runs each suite in its own process with `run`, except the tests that its row leaves out, and fails
-/// with the names of all tests that failed.
+/// Runs all suites in one process with `run`, except the tests that a suite's row leaves out: the next suite
+/// need not wait for the longest test of the one before.
 ///
 /// A filter of the test program matches any part of a name, and modules of other suites may have the
 /// suite's name, so the tests are selected here and passed by their full names.
-pub(crate) fn run_each<'a>(
+pub(crate) fn run_all<'a>(
     suites: impl IntoIterator<Item = (&'a str, &'a [String])>,
     args: &Arguments,
     run: impl Fn(&[String]) -> Result<()>,
 ) -> Result<()> {
     let list = shell::read(cargo_test().args(["--", "--list", "--format", "terse"]))?;
     let all: Vec<&str> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
-    let mut count = 0;
-    let mut failures = Vec::new();
-    for (suite, left_out) in suites {
-        let names = args.select(&all, suite, left_out);
-        if names.is_empty() {
-            continue;
-        }
-        count += names.len();
-        let exact = args.options.iter().cloned().chain(["--exact".to_owned()]);
-        if let Err(error) = run(&exact.chain(names).collect::<Vec<_>>()) {
-            failures.push(format!("{suite}: {error:#}"));
-        }
-    }
-    if !failures.is_empty() {
-        bail!("{}", failures.join("\n"));
-    }
-    if count == 0 {
+    let names = suites.into_iter().flat_map(|(suite, left_out)| args.select(&all, suite, left_out));
+    let names: Vec<String> = names.collect();
+    if names.is_empty() {
         bail!("no test matches {:?}", args.filters);
     }
-    Ok(())
+    let exact = args.options.iter().cloned().chain(["--exact".to_owned()]);
+    run(&exact.chain(names).collect::<Vec<_>>())
 }
 
 /// The failed tests of a run that run a second time. More of them are no accident.

@@ -50,7 +50,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Returns the definition with the options of all commands.
+    /// Returns the definition with all commands' options.
     pub(crate) fn built() -> clap::Command {
         let mut command = Cli::command();
         command.build();

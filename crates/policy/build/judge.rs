@@ -1,6 +1,6 @@
-//! The texts of the judge's tables and rules, found by tool. Each is parsed when its tool is first called.
+//! Texts of the judge's tables and rules, found by tool. Each is parsed when its tool is first called.
 //!
-//! Names are in the order of their lengths, then of their bytes: most of a search compares only lengths.
+//! Names are ordered by length, then by bytes: most steps of a search compare only lengths.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,7 +17,7 @@ struct ToolFile {
     names: Vec<String>,
 }
 
-/// The parts of a rule that decide whether it is on a tool.
+/// A rule as far as its tools depend on it.
 #[derive(Deserialize)]
 struct RuleText {
     run: Run,
@@ -40,7 +40,7 @@ enum Word {
     Any(Vec<String>),
 }
 
-/// Returns the expression of the texts, and of the tools of each by name.
+/// Returns an expression of all texts, and of their tools by name.
 pub(super) fn tools() -> Result<String, Box<dyn Error>> {
     let mut texts = Vec::new();
     let mut names: ByName<usize> = BTreeMap::new();
@@ -59,8 +59,8 @@ pub(super) fn tools() -> Result<String, Box<dyn Error>> {
     Ok(format!("(&{texts:?}, &{names:?})\n"))
 }
 
-/// Returns the expression of the texts of the default rules, and of each tool's by name: whether one makes its
-/// calls stricter whatever reads their output, and the texts.
+/// Returns an expression of all default rules' texts, and of tools by name: whether a rule makes their calls
+/// stricter whatever reads their output, and the rules.
 pub(super) fn rules() -> Result<String, Box<dyn Error>> {
     let file = fs::read_to_string(of_crate("rules.toml")?)?;
     let texts: Vec<&str> = file.split("[[rule]]\n").skip(1).collect();

@@ -1,4 +1,4 @@
-//! The table of built-in kinds, from the files of `kinds/`.
+//! The table of built-in kinds, from files of `kinds/`.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -76,7 +76,7 @@ enum Parts {
     AllBut(Vec<String>),
 }
 
-/// Returns the expression of the table, a slice of `KindSpec` in the order of ranks.
+/// Returns an expression: a slice of `KindSpec`, by rank.
 pub(super) fn table() -> Result<String, Box<dyn Error>> {
     let mut kinds = Vec::new();
     for path in files("kinds")? {

@@ -1,5 +1,5 @@
 //! Writes tables as constant data, from files: kinds from `kinds/`, the tools of `tools/`, the rules of
-//! `rules.toml`. What a session does not read costs it no time and no memory.
+//! `rules.toml`. A session pays for those that it reads.
 
 mod judge;
 mod kinds;

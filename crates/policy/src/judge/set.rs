@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::OnceLock;
 
-use super::file::{any_default, compiled_defaults, defaults_on};
+use super::file::{TOOLS, any_default, defaults_on};
 use super::glob::{Match, is_unknown};
 use super::normal::NormalCall;
 use super::rule::Rule;
 use super::sieve::Sieve;
 use super::unwrap::{Part, Parts};
 use super::{Judgement, RuleOrigin, Verdict};
+
+/// Default rules by tool. Those of a tool are compiled when it is first called.
+static DEFAULTS: [OnceLock<RuleSet>; TOOLS] = [const { OnceLock::new() }; TOOLS];
 
 /// Rules of one source.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +23,7 @@ pub(super) struct RuleSet {
     /// Those of `rules`.
     sieves: Vec<Sieve>,
     by_tool: HashMap<Vec<u8>, OfTool>,
-    /// The default rules are part of the set. Those of a tool are compiled when it is first called.
+    /// True if default rules are part of the set.
     has_defaults: bool,
 }
 
@@ -102,12 +106,16 @@ impl RuleSet {
         let is_of = |name: &[u8]| name == b"*" || name == tool;
         let mut strict = self.rules.iter().filter(|rule| rule.shared.then > Verdict::Allow);
         strict.any(|rule| !rule.reads_output() && rule.run.first().is_some_and(|it| is_of(it)))
-            || (self.has_defaults && defaults_on(tool).is_some_and(|rules| rules.is_strict))
+            || (self.has_defaults && defaults_on(tool).is_some_and(|(_, rules)| rules.is_strict))
     }
 
-    /// Returns the default rules of a tool, if they are part of the set.
+    /// Returns a tool's default rules, if they are part of the set.
     fn defaults(&self, tool: &[u8]) -> Option<&'static RuleSet> {
-        if self.has_defaults { compiled_defaults(tool) } else { None }
+        if !self.has_defaults {
+            return None;
+        }
+        let (at, rules) = defaults_on(tool)?;
+        Some(DEFAULTS.get(at)?.get_or_init(|| RuleSet::of(rules.compile())))
     }
 
     /// Returns whether any rule matches, for examples.

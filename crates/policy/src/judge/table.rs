@@ -15,7 +15,7 @@ pub(super) use judged::{JudgedTools, runs_nothing};
 #[cfg(test)]
 pub(super) use known::all_shell_variables;
 
-/// The texts of the tables, and the tools of each by name.
+/// Texts of tables, and their tools by name.
 const TEXTS: (&[&str], &[(&str, usize)]) = include!(concat!(env!("OUT_DIR"), "/tools.rs"));
 
 /// Each is parsed when one of its tools is first looked up.
@@ -34,15 +34,14 @@ fn listed(tool: &[u8]) -> Option<&'static Table> {
     }))
 }
 
-/// The order of names in the tables of the build script.
+/// The build script's order of names.
 pub(super) fn by_length(name: &str, tool: &[u8]) -> Ordering {
     name.len().cmp(&tool.len()).then_with(|| name.as_bytes().cmp(tool))
 }
 
-/// The words of a row, which are separated by spaces.
+/// Words, separated by spaces.
 pub(super) type Row = &'static str;
 
-/// Returns the words of a row.
 pub(super) fn words(row: Row) -> impl Iterator<Item = &'static [u8]> {
     row.as_bytes().split(|byte| *byte == b' ')
 }
@@ -356,7 +355,7 @@ pub(super) fn base_name(path: &[u8]) -> &[u8] {
 }
 
 impl Scope {
-    /// Returns the rows of options.
+    /// Returns all options.
     pub(super) fn rows(&self) -> impl DoubleEndedIterator<Item = (Arity, Row)> {
         let flags = self.flags.iter().map(|row| (Arity::Flag, *row));
         let values = self.values.iter().map(|row| (Arity::Value, *row));
