@@ -31,8 +31,7 @@ impl Copies {
     /// Builds and copies the programs, as the target directory may be in root's home. The copies
     /// keep their layout.
     pub(crate) fn new() -> Result<Self> {
-        let mut build = shell::cargo(["build", "--bins", "-p", "aifo-coder", "-p", "aifo-shim"]);
-        shell::run(build.args(["-p", test_program::PACKAGE]))?;
+        shell::run(&mut test_program::cargo_build())?;
         let mut test = test_program::cargo_test();
         let messages = shell::read(test.args(["--no-run", "--message-format=json"]))?;
         let program = executable(&messages).context("cargo names no test program")?;

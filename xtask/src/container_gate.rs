@@ -44,22 +44,37 @@ pub(crate) fn run(engine: Engine, names: &[String], args: &[String]) -> Result<(
     }
 }
 
-/// Runs the suites that CI requires with an engine, if that is available. Suites of the local backend run
-/// with the first available one: what they test does not depend on it.
+/// The container suites on parts of a session that are the same with each engine.
+const OF_ANY_ENGINE: [&str; 11] = [
+    "container_agents",
+    "container_attach",
+    "container_keys",
+    "container_mailbox",
+    "container_mirrors",
+    "container_network_shown",
+    "container_network_stream",
+    "container_questions",
+    "container_registries",
+    "container_stacks",
+    "container_venv",
+];
+
+/// Runs the suites that CI requires with an engine, if that is available. The first available one runs all;
+/// others leave out suites that do not depend on the engine.
 pub(crate) fn all(engine: Engine) -> Result<Outcome> {
     let is_first = Engine::available().first() == Some(&engine);
-    suites_of(engine, &[], &[], if is_first { Extent::Everywhere } else { Extent::None })
+    suites_of(engine, &[], &[], if is_first { Extent::Everywhere } else { Extent::OfEngine })
 }
 
-/// Which suites of the local backend run in containers.
+/// Which suites run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// All of them, some also with other images and as another user.
+    /// All, some of the local backend also with other images and as another user.
     Whole,
-    /// Those marked `everywhere`, once.
+    /// Container suites, and once those of the local backend that are marked `everywhere`.
     Everywhere,
-    /// None.
-    None,
+    /// Container suites, without those of [`OF_ANY_ENGINE`].
+    OfEngine,
 }
 
 /// Builds the suites' images in every available engine; packages are fetched once.
@@ -73,14 +88,17 @@ pub(crate) fn images() -> Result<Outcome> {
 }
 
 fn suites_of(engine: Engine, names: &[String], args: &[String], extent: Extent) -> Result<Outcome> {
-    let own = chosen(test_program::suites()?, names);
+    let mut own = chosen(test_program::suites()?, names);
+    if extent == Extent::OfEngine {
+        own.retain(|name| !OF_ANY_ENGINE.contains(&name.as_str()));
+    }
     let rows = container_suites::rows()?;
     let again: Vec<&Row> = container_suites::in_containers(&rows)
         .filter(|row| names.is_empty() || names.contains(&row.suite))
         .filter(|row| match extent {
             Extent::Whole => true,
             Extent::Everywhere => row.runs == ContainerRuns::Everywhere,
-            Extent::None => false,
+            Extent::OfEngine => false,
         })
         .collect();
     let known = |name: &String| own.contains(name) || again.iter().any(|row| row.suite == *name);
@@ -215,6 +233,12 @@ fn chosen(all: Vec<String>, names: &[String]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn suites_of_any_engine_exist() {
+        let suites = chosen(test_program::suites().unwrap(), &[]);
+        assert!(OF_ANY_ENGINE.iter().all(|name| suites.iter().any(|suite| suite == name)));
+    }
 
     #[test]
     fn container_suites_are_known_by_their_names() {

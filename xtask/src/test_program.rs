@@ -21,6 +21,11 @@ pub(crate) fn cargo_test() -> Command {
     shell::cargo(["test", "--workspace", "--test", PROGRAM])
 }
 
+/// Returns `cargo build` of all programs. With an example, as without one cargo leaves out the features of tests.
+pub(crate) fn cargo_build() -> Command {
+    shell::cargo(["build", "--workspace", "--bins", "--example", "embed"])
+}
+
 /// The names of all suites: the modules of the test program.
 pub(crate) fn suites() -> Result<Vec<String>> {
     let root = shell::root().join("tests/suites/main.rs");

@@ -51,8 +51,7 @@ mod tests {
 
     /// Builds the programs of this profile, with the suites' features, and returns their directory.
     fn programs() -> PathBuf {
-        let mut build = shell::cargo(["build", "--bins", "-p", "aifo-coder", "-p", "aifo-shim"]);
-        shell::run(build.args(["-p", crate::test_program::PACKAGE])).unwrap();
+        shell::run(&mut crate::test_program::cargo_build()).unwrap();
         std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned()
     }
 
