@@ -65,7 +65,8 @@ fn profile_dir() -> PathBuf {
     test.ancestors().nth(2).expect("a test lies in target/<profile>/deps").to_path_buf()
 }
 
-/// Builds with the features of the whole workspace, as `cargo test --workspace` has done.
+/// Builds with the features of the whole workspace, as `cargo test --workspace` has done, and without the variables of
+/// this package: build scripts that watch them would run again, and all that depends on them be built again.
 fn build(profile: &Path, what: &[&str]) {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
@@ -74,6 +75,12 @@ fn build(profile: &Path, what: &[&str]) {
         .args(what)
         .arg("--target-dir")
         .arg(profile.parent().expect("a profile directory lies in a target directory"));
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&name);
+        }
+    }
     if profile.ends_with("release") {
         cargo.arg("--release");
     }

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::container_gate::{self, Outcome};
 use crate::images::Engine;
-use crate::{shell, suites, test_program, tidy, workspace};
+use crate::{shell, suites, test_program, tidy, weights, workspace};
 
 /// A step: its title, the command that reruns it, and its function.
 struct Step {
@@ -37,6 +37,7 @@ const STEPS: &[Step] = &[
         rerun: "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps",
         run: || passed(docs()),
     },
+    Step { title: "weights", rerun: "cargo xtask weights", run: || passed(weights::run(&[])) },
     Step { title: "images", rerun: "cargo xtask images test", run: container_gate::images },
     Step {
         title: "docker",

@@ -30,6 +30,18 @@ pub(crate) fn has_own_entry(path: &Path) -> Result<bool> {
     Ok(code_at_entry(&bytes).is_some_and(is_own_entry))
 }
 
+/// Returns the bytes that the kernel maps from a program's file.
+pub(crate) fn loaded_bytes(path: &Path) -> Result<u64> {
+    const PT_LOAD: u64 = 1;
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let size = |header: usize| {
+        let is_loaded = number(&bytes, header, 4)? == PT_LOAD;
+        if is_loaded { number(&bytes, header.checked_add(32)?, 8) } else { None }
+    };
+    let sizes = segments(&bytes).with_context(|| format!("{} is no ELF file", path.display()))?;
+    Ok(sizes.filter_map(size).sum())
+}
+
 /// `xor ebp, ebp`, `lea rax, [rip + HEADER]` and `cmp word ptr [rax + 16], 2`, with any HEADER.
 fn is_own_entry(code: &[u8]) -> bool {
     let rest = code.strip_prefix(b"\x31\xed\x48\x8d\x05");

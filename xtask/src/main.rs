@@ -6,6 +6,7 @@
 mod agents;
 mod another_user;
 mod bench;
+mod callgrind;
 mod ci;
 mod container_gate;
 mod container_suites;
@@ -24,6 +25,7 @@ mod table;
 mod test_program;
 mod tidy;
 mod walk;
+mod weights;
 mod workspace;
 
 use std::ffi::OsString;
@@ -68,6 +70,11 @@ const COMMANDS: &[Command] = &[
         help: "--prefix DIR: an installation of static binaries, manual pages, completions; \
                --archive [DIR]: the archive of a release",
         run: dist::run,
+    },
+    Command {
+        name: "weights",
+        help: "sizes, memory at rest and instructions of starts, with bounds",
+        run: weights::run,
     },
     Command {
         name: "demo",

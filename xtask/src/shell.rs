@@ -13,9 +13,18 @@ pub(crate) fn root() -> &'static Path {
 }
 
 /// `cargo ARGS` in the workspace root, not started.
+///
+/// It does not get the variables of the package that cargo runs now: build scripts that watch them, as that of
+/// ring, would run again, and all that depends on them be built again.
 pub(crate) fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new("cargo");
     command.args(args).current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     command
 }
 

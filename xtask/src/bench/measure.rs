@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -14,9 +14,8 @@ use super::parents::Parent;
 use super::stats::Pairs;
 use super::{cpu, version1};
 use crate::dist::Dist;
-use crate::host;
 use crate::serve::{self, Serve};
-use crate::shell;
+use crate::{callgrind, host};
 
 /// Unmeasured pairs that warm pages and caches.
 pub(super) const WARM_UP: usize = 20;
@@ -104,19 +103,8 @@ impl Bench<'_> {
 
     /// The instructions of a shim, from its start to its exit; `None` without valgrind.
     pub(super) fn shim_instructions(&self) -> Result<Option<f64>> {
-        let Some(valgrind) = shell::find_in_path("valgrind") else { return Ok(None) };
         let call = self.calls.command(Side::Proxied, Transport::Passed, Tool::True);
-        let mut command = Command::new(valgrind);
-        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-        command.arg(call.get_program()).stdin(Stdio::null());
-        self.calls.set_environment(&mut command, Transport::Passed);
-        let output = command.output()?;
-        expect_success(&output)?;
-        // A line `==7== Collected : 66021`.
-        let report = String::from_utf8_lossy(&output.stderr);
-        let count = report.split_once("Collected : ").and_then(|(_, rest)| rest.lines().next());
-        let count = count.with_context(|| format!("callgrind printed no count:\n{report}"))?;
-        Ok(Some(count.trim().parse()?))
+        callgrind::instructions(&call)
     }
 
     /// The shim size in MiB.
