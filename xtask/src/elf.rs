@@ -32,7 +32,6 @@ pub(crate) fn has_own_entry(path: &Path) -> Result<bool> {
 
 /// Returns the bytes that the kernel maps from a program's file.
 pub(crate) fn loaded_bytes(path: &Path) -> Result<u64> {
-    const PT_LOAD: u64 = 1;
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let size = |header: usize| {
         let is_loaded = number(&bytes, header, 4)? == PT_LOAD;
@@ -51,7 +50,6 @@ fn is_own_entry(code: &[u8]) -> bool {
 
 /// Returns the code from the entry to the end of its segment in the file.
 fn code_at_entry(elf: &[u8]) -> Option<&[u8]> {
-    const PT_LOAD: u64 = 1;
     let entry = number(elf, 0x18, 8)?;
     segments(elf)?.find_map(|header| {
         let field = |offset: usize| number(elf, header.checked_add(offset)?, 8);
@@ -86,6 +84,9 @@ fn segments(elf: &[u8]) -> Option<impl Iterator<Item = usize>> {
     // An offset beyond the file's end has no numbers.
     Some((0..count).map(move |index| table.saturating_add(index.saturating_mul(size))))
 }
+
+/// The type of a segment that the kernel maps.
+const PT_LOAD: u64 = 1;
 
 fn number(elf: &[u8], offset: usize, size: usize) -> Option<u64> {
     let bytes = elf.get(offset..offset.checked_add(size)?)?;

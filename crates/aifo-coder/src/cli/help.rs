@@ -119,7 +119,6 @@ aifo-coder kube render [OPTIONS] AGENT [ARGS]..
 
 #[cfg(test)]
 mod tests {
-
     use super::super::Cli;
     use super::*;
 

@@ -1,5 +1,7 @@
 //! The default rules, and the commands of examples.
 
+use std::sync::LazyLock;
+
 use super::Verdict;
 use super::rule::{Rule, RuleOrigin, RuleText};
 use super::table::by_length;
@@ -40,11 +42,11 @@ impl ToolRules {
     }
 }
 
-/// Returns the first default rule that asks or denies.
-pub(super) fn any_default() -> Option<Rule> {
+/// The first default rule that asks or denies.
+pub(super) static ANY_DEFAULT: LazyLock<Option<Rule>> = LazyLock::new(|| {
     let mut rules = DEFAULTS.0.iter().flat_map(|text| compile(text));
     rules.find(|rule| rule.shared.then > Verdict::Allow)
-}
+});
 
 fn compile(text: &str) -> Vec<Rule> {
     let (rule, source) = parse(text);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
 
-use super::file::{TOOLS, any_default, defaults_on};
+use super::file::{ANY_DEFAULT, TOOLS, defaults_on};
 use super::glob::{Match, is_unknown};
 use super::normal::NormalCall;
 use super::rule::Rule;
@@ -144,24 +144,24 @@ impl RuleSet {
             found.rule = rule.shared.source.clone();
             found.reason = format!(
                 "a part of the command is known only when it runs, and this rule could apply{}",
-                because(&rule)
+                because(rule)
             );
         }
         found
     }
 
     /// Returns a rule that could apply to some call of a tool, or of any if `tool` is empty.
-    fn possible(&self, tool: &[u8]) -> Option<Rule> {
+    fn possible(&self, tool: &[u8]) -> Option<&Rule> {
         let is_of = |rule: &&Rule| {
             let is_tool = |name: &Vec<u8>| name == tool || name == b"*";
             rule.shared.then > Verdict::Allow
                 && (tool.is_empty() || rule.run.first().is_some_and(is_tool))
         };
         if tool.is_empty() && self.has_defaults {
-            return self.rules.iter().find(is_of).cloned().or_else(any_default);
+            return self.rules.iter().find(is_of).or(ANY_DEFAULT.as_ref());
         }
         let defaults = self.defaults(tool).map(|set| set.rules.iter());
-        merged(self.rules.iter(), defaults.into_iter().flatten()).find(is_of).cloned()
+        merged(self.rules.iter(), defaults.into_iter().flatten()).find(is_of)
     }
 
     fn judge_part(&self, part: &Part<'_>) -> Judgement {
