@@ -14,6 +14,7 @@ mod removal;
 mod run;
 mod session;
 mod usage;
+#[cfg(feature = "web")]
 mod web;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -38,6 +39,7 @@ pub(crate) use self::removal::{
 pub(crate) use self::run::{Exec, Run, RunTarget, Serve};
 pub(crate) use self::session::{Session, default_workspace};
 pub(crate) use self::usage::{parse, reject_option};
+#[cfg(feature = "web")]
 pub(crate) use self::web::Web;
 
 /// Run coding agents with their tool calls in per-language sidecars, under an allowlist
@@ -70,6 +72,7 @@ pub(crate) enum Command {
     #[command(override_usage = ACP_USAGE)]
     Acp(Deferred<Acp>),
     /// Run an agent on a web page, to watch and steer it from a browser
+    #[cfg(feature = "web")]
     Web(Deferred<Web>),
     /// List the supported agents and their state
     Agents(Deferred<Agents>),

@@ -41,6 +41,7 @@ mod settings;
 mod setup;
 mod start;
 mod state;
+#[cfg(feature = "web")]
 mod web;
 mod why;
 
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Run(flags) => (block_on_and_reap(|| run::run(*flags.0)), exit::NOTHING_RAN),
         Command::Prompt(flags) => (block_on_and_reap(|| acp::prompt(*flags.0)), exit::NOTHING_RAN),
         Command::Acp(flags) => (acp::acp(*flags.0), exit::NOTHING_RAN),
+        #[cfg(feature = "web")]
         Command::Web(flags) => (block_on_and_reap(|| web::web(*flags.0)), exit::NOTHING_RAN),
         Command::Agents(flags) => (block_on(agents::list(&flags)), UNANSWERED),
         Command::Setup(flags) => (block_on(setup::setup(&flags)), UNANSWERED),
