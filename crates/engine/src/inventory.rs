@@ -87,16 +87,21 @@ impl Engine {
         Ok(names)
     }
 
-    /// Removes containers, running or not. A missing one is not an error.
+    /// Removes containers, running or not. A missing one is not an error, nor is one that is being removed.
     pub async fn remove_containers(&self, names: &[String]) -> Result<(), EngineError> {
+        self.ignore_missing(self.remove_now(names).await)
+    }
+
+    /// Removes containers, running or not: none is left then. Errors: one is being removed already, or cannot be.
+    pub async fn remove_now(&self, names: &[String]) -> Result<Vec<u8>, EngineError> {
         if names.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut command = self.command().args(["rm", "--force", "--volumes"]);
         if self.flavor() == Flavor::Podman {
             command = command.args(["--time", "0"]);
         }
-        self.ignore_missing(self.output(&command.args(names)).await)
+        self.output(&command.args(names)).await
     }
 
     /// Removes a network. A missing one is not an error.

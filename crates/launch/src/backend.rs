@@ -164,12 +164,15 @@ impl Containers {
 
     /// Returns those images of the kinds that the engine does not have.
     pub async fn missing_images(&self, kinds: &[Kind]) -> Vec<String> {
+        // An engine's command takes tens of milliseconds.
+        let checks = kinds.iter().map(|kind| {
+            let (engine, image) = (self.engine.clone(), self.images.of(kind));
+            tokio::spawn(async move { (!engine.has_image(&image).await).then_some(image) })
+        });
         let mut missing = Vec::new();
-        for kind in kinds {
-            let image = self.images.of(kind);
-            if !self.engine.has_image(&image).await {
-                missing.push(image);
-            }
+        for check in checks.collect::<Vec<_>>() {
+            // The task only waits, and does not panic.
+            missing.extend(check.await.ok().flatten());
         }
         missing
     }

@@ -17,7 +17,7 @@ mod runner_listener;
 mod sockets;
 mod starting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -154,6 +154,8 @@ struct Shared {
     cancelled: watch::Sender<bool>,
     /// Held for reading by each start, until the engine's command has ended.
     in_progress: Arc<RwLock<()>>,
+    /// The names of all containers so far.
+    names: std::sync::Mutex<BTreeSet<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -181,6 +183,7 @@ impl ContainerBackend {
             repository: std::sync::Mutex::default(),
             cancelled: watch::Sender::new(false),
             in_progress: Arc::default(),
+            names: std::sync::Mutex::default(),
         }))
     }
 
@@ -224,27 +227,40 @@ impl ContainerBackend {
         }
         // Those of a start that goes on are removed below.
         shared.pods.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let removed = remove_session(&shared.config.engine, &shared.config.labels.session).await;
+        let engine = &shared.config.engine;
+        let names = std::mem::take(&mut *shared.names());
+        let names: Vec<String> = names.into_iter().collect();
+        // They are all there is. One that is ending by itself is listed until it is gone.
+        let is_known = settled.is_ok() && !shared.has_network();
+        let removed = match is_known && engine.remove_now(&names).await.is_ok() {
+            true => Ok(()),
+            false => remove_session(engine, &shared.config.labels.session).await,
+        };
         shared.repository_state().mount_points = [None, None];
         removed
     }
 }
 
-/// Removes the containers and a session network.
+/// Removes the containers and a session network, until none is listed.
 pub async fn remove_session(engine: &Engine, session: &str) -> Result<(), EngineError> {
     let mut failure = None;
-    for _ in 0..REMOVE_ATTEMPTS {
-        let containers = engine.containers(Some(session)).await?;
+    for attempt in 0..REMOVE_ATTEMPTS {
+        let listed =
+            tokio::try_join!(engine.containers(Some(session)), engine.networks(Some(session)));
+        let (containers, networks) = listed?;
+        if containers.is_empty() && networks.is_empty() {
+            return Ok(());
+        }
         let names: Vec<_> = containers.into_iter().map(|container| container.name).collect();
         failure = engine.remove_containers(&names).await.err();
-        for network in engine.networks(Some(session)).await? {
+        for network in networks {
             // This fails while a container in it is being removed.
             failure = engine.remove_network(&network.name).await.err().or(failure);
         }
-        if failure.is_none() && names.is_empty() {
-            return Ok(());
+        // The first removal is usually all.
+        if attempt > 0 || failure.is_some() {
+            tokio::time::sleep(REMOVE_PAUSE).await;
         }
-        tokio::time::sleep(REMOVE_PAUSE).await;
     }
     failure.map_or(Ok(()), Err)
 }
@@ -341,6 +357,10 @@ impl Shared {
             *reported = Some(problem.clone());
         }
         repository
+    }
+
+    fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn repository_state(&self) -> MutexGuard<'_, RepositoryState> {

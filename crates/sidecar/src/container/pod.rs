@@ -171,6 +171,7 @@ impl Shared {
             return Ok(());
         };
         let aside = format!("{name}-lost-{lost}");
+        self.names().insert(aside.clone());
         let renamed = engine.output(&engine.command().args(["rename", &name, &aside])).await;
         renamed.map(drop).map_err(|_| error)
     }

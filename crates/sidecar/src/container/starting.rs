@@ -242,6 +242,7 @@ impl Shared {
         let engine = &self.config.engine;
         let command = engine.run(spec).map_err(|error| engine_error(kind, error))?;
         tracing::debug!(%command, "engine");
+        self.names().insert(spec.name.clone());
         let attached = spec.stdio == aifo_engine::Stdio::Attached;
         engine
             .spawn(&command, attached)
