@@ -9,8 +9,16 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
-use aifo_types::{Ending, ExecId, ExecRequest, Inherited, Signal, SoftLimit, Stdio, TerminalSettings, ToolName, WindowSize};
-use aifo_wire::{CallNote, CancelCause, ClientHandover, ClientTransport, Delivery, Environment, Exit, FRAMES_VERSION, Frame, Interrupt, Limits, Listener, ListenerReport, Loopback, NetFrame, RequestEvent, RequestReader, ResourceUsage, Setup, SidecarLimit, SocketResult, Start, StartError, StartErrorCause, Stream, encode_invocation, encode_upgrade_head};
+use aifo_types::{
+    Ending, ExecId, ExecRequest, Inherited, Signal, SoftLimit, Stdio, TerminalSettings, ToolName,
+    WindowSize,
+};
+use aifo_wire::{
+    CallNote, CancelCause, ClientHandover, ClientTransport, Delivery, Environment, Exit,
+    FRAMES_VERSION, Frame, Interrupt, Limits, Listener, ListenerReport, Loopback, NetFrame,
+    RequestEvent, RequestReader, ResourceUsage, Setup, SidecarLimit, SocketResult, Start,
+    StartError, StartErrorCause, Stream, encode_invocation, encode_upgrade_head,
+};
 use transcript::Transcript;
 
 fn main() -> io::Result<()> {

@@ -7,7 +7,10 @@
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use aifo_policy::{Judge, JudgedCall, RuleOrigin, RuleText, Run, RunWord, Verdict, default_rules};
+use aifo_policy::{
+    AccessRequest, Judge, JudgedCall, RequestedCommand, RuleOrigin, RuleText, Run, RunWord,
+    Verdict, default_rules,
+};
 use libfuzzer_sys::fuzz_target;
 
 static JUDGE: LazyLock<Judge> = LazyLock::new(|| {
@@ -21,6 +24,19 @@ static REVERSED: LazyLock<Judge> = LazyLock::new(|| {
     let rules: Vec<_> = default_rules().iter().rev().cloned().collect();
     let mut judge = Judge::default();
     judge.add(&rules, RuleOrigin::Default).unwrap_or_else(|(_, error)| panic!("{error}"));
+    judge
+});
+
+/// Rules that allow requests with each of [`TOOLS`].
+static REQUESTS: LazyLock<Judge> = LazyLock::new(|| {
+    let tools = TOOLS.map(|tool| String::from_utf8_lossy(tool).into_owned()).to_vec();
+    let run = Run::Words(vec![RunWord::Any(tools)]);
+    let (kind, then) = (Some(RunWord::One("*".to_owned())), Some(Verdict::Allow));
+    let rule = RuleText { run, kind, then, ..RuleText::default() };
+    let mut judge = Judge::default();
+    judge
+        .add(&[(rule, "rule".to_owned())], RuleOrigin::User)
+        .unwrap_or_else(|(_, error)| panic!("{error}"));
     judge
 });
 
@@ -62,8 +78,14 @@ fuzz_target!(|data: &[u8]| {
         assert!(self::verdict(&stricter, &argv) >= verdict, "stricter");
     }
     if let Ok(text) = std::str::from_utf8(data) {
-        let workspace = [b"/w".to_vec()];
-        JUDGE.judge_text(text, b"/w", &workspace);
+        let command = RequestedCommand::Text(text.to_owned());
+        let request = AccessRequest { command: Some(&command), ..AccessRequest::default() };
+        JUDGE.explain_request(&request);
+        let is_allowed = REQUESTS.judge_request(&request).verdict == Verdict::Allow;
+        let is_plain = |byte: &u8| !matches!(byte, b'\'' | b'"' | b'\\' | b'\n' | b'$');
+        let plain: Vec<u8> = data.iter().copied().filter(is_plain).collect();
+        let names = |tool: &&[u8]| plain.windows(tool.len()).any(|it| it == *tool);
+        assert!(!is_allowed || TOOLS.iter().any(names), "a command of no rule is allowed");
     }
     assert!(start.elapsed() < Duration::from_secs(2), "took {:?}", start.elapsed());
 });

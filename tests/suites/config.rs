@@ -232,23 +232,21 @@ fn variables_are_listed_set_and_denied() {
 }
 
 #[test]
-fn permissions_are_shown_rule_by_rule() {
+fn rules_are_shown_one_by_one() {
     let setup = SessionSetup::new();
-    assert_eq!(shown(&setup, &[], "permissions.default"), "\"ask\" built in");
-    let rules =
-        "[permissions]\nallow = ['read',\n  { command = 'cargo test' }]\ndefault = 'deny'\n";
+    let rules = "[[rule]]\nkind = ['read', 'search']\nthen = 'allow'\n\
+                 [[rule]]\nrun = 'cargo test'\nnet = 'none'\n";
     let user = write(&setup, USER, rules);
-    let workspace = write(&setup, WORKSPACE, "[permissions]\ndeny = [{ path = '.git' }]\n");
+    let workspace = write(&setup, WORKSPACE, "[[rule]]\npath = '.git'\nthen = 'deny'\n");
     let outcome = coder(&setup, &["config", "show", "--yes-to", "edit,fetch"]);
-    let rows = rows_of(&outcome.exited(0).text(), "permissions.");
+    let rows = rows_of(&outcome.exited(0).text(), "rule");
     let (user, workspace) = (user.display(), workspace.display());
     let expected = [
-        format!("permissions.allow [\"read\"] {user}:2"),
-        format!("permissions.allow [{{\"command\":\"cargo test\"}}] {user}:3"),
-        "permissions.allow [\"edit\"] --yes-to".to_owned(),
-        "permissions.allow [\"fetch\"] --yes-to".to_owned(),
-        format!("permissions.deny [{{\"path\":\".git\"}}] {workspace}:2"),
-        format!("permissions.default \"deny\" {user}:4"),
+        format!("rule {{\"kind\":\"read|search\",\"then\":\"allow\"}} {user}:1"),
+        format!("rule {{\"run\":\"cargo test\",\"net\":\"none\"}} {user}:4"),
+        "rule {\"kind\":\"edit\",\"then\":\"allow\"} --yes-to".to_owned(),
+        "rule {\"kind\":\"fetch\",\"then\":\"allow\"} --yes-to".to_owned(),
+        format!("rule {{\"path\":\".git\",\"then\":\"deny\"}} {workspace}:1"),
     ];
     assert_eq!(rows, expected);
     let outcome = coder(&setup, &["config", "show", "--yes-to", "edti"]);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use aifo_config::Flags;
-use aifo_policy::{Judge, JudgedCall, RuleOrigin, default_rules};
+use aifo_policy::{Explained, Judge, JudgedCall, RuleOrigin, default_rules};
 use aifo_terminal::{console, paint};
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -34,9 +34,13 @@ fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
     let argv: Vec<Vec<u8>> = flags.words.iter().cloned().map(OsString::into_vec).collect();
     let call =
         JudgedCall { argv: &argv, directory: directory.as_os_str().as_bytes(), workspace: &names };
-    let explained = judge.explain(&call);
+    show(&judge.explain(&call), flags.json)
+}
+
+/// Prints a verdict, its rule and the calls that were judged.
+pub(crate) fn show(explained: &Explained, as_json: bool) -> anyhow::Result<()> {
     let judgement = &explained.judgement;
-    if flags.json {
+    if as_json {
         return Ok(paint::print_json(&json!({
             "verdict": judgement.verdict.as_str(),
             "rule": judgement.rule,

@@ -214,7 +214,10 @@ impl Launcher {
         };
         self.guard = Some(guard);
         let (judge, for_allowed) = (session.judge.clone(), session.judge);
-        let judge = Box::new(move |request: &_| judge.consult(request));
+        let judge = Box::new(move |request: &_| {
+            let (decision, ruling) = judge.consult(request);
+            (decision, ruling.to_string())
+        });
         let allowed = Box::new(move |request: &_| for_allowed.cover(request));
         Ok(LaunchedAgent { connection, streaming, cwd: session.cwd, judge, allowed })
     }

@@ -9,11 +9,13 @@ use aifo_config::UsageError;
 use aifo_config::why::{CalledTool, Detail, ExplainedCall, Explanation, explain_toolchains};
 use aifo_host::ELSEWHERE;
 use aifo_kube::client::{self, Cluster};
+use aifo_policy::{AccessRequest, RequestedCommand};
 use aifo_terminal::paint;
 use aifo_types::{ToolName, env};
 use anyhow::{Context, ensure};
 
 use crate::cli::{Why, reject_option};
+use crate::policy;
 
 pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
     let session = flags.session.as_deref();
@@ -27,6 +29,9 @@ pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
     }
     if flags.toolchains {
         return toolchains(flags).await;
+    }
+    if flags.kind.is_some() || !flags.path.is_empty() {
+        return explain_request(flags);
     }
     let explanation = explain(flags).await?;
     if flags.json {
@@ -64,12 +69,7 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
     if let Some(agent) = &flags.agent {
         config.agents.named(agent)?;
     }
-    let cwd = match &flags.cwd {
-        Some(cwd) => directory(cwd).map_err(|error| {
-            UsageError(format!("{error:#}\nhint: --cwd names an existing directory"))
-        })?,
-        None => std::env::current_dir().context("cannot determine the current directory")?,
-    };
+    let cwd = cwd_of(flags)?;
     let agent = flags.agent.clone().or_else(|| std::env::var(env::AGENT_NAME).ok());
     let name;
     let tool = if tool.as_encoded_bytes().contains(&b'/') {
@@ -81,6 +81,39 @@ async fn explain(flags: &Why) -> anyhow::Result<Explanation> {
     };
     let call = ExplainedCall { tool, args: &args, cwd: &cwd, agent: agent.as_deref() };
     Ok(config.explain(&workspace, &call).await?)
+}
+
+/// Explains a request as an agent in the workspace makes it.
+fn explain_request(flags: &Why) -> anyhow::Result<ExitCode> {
+    let text = |word: &OsString| word.clone().into_string().ok().context("a command is text");
+    let words = flags.words.iter().map(text).collect::<anyhow::Result<Vec<_>>>()?;
+    let command = match &words[..] {
+        [] => None,
+        [text] => Some(RequestedCommand::Text(text.clone())),
+        _ => Some(RequestedCommand::Words(words)),
+    };
+    let config = aifo_config::load(
+        flags.project.workspace.existing()?,
+        &flags.smart.add_to(flags.project.flags()),
+    )?;
+    let workspace = directory(&flags.project.workspace.path)?;
+    let judge = config.argument_rules.judge(config.default_rules.value);
+    let judge = judge.with_links(aifo_config::links_below(&workspace));
+    let (kind, command) = (flags.kind.as_deref().unwrap_or_default(), command.as_ref());
+    let paths: Vec<&str> = flags.path.iter().map(String::as_str).collect();
+    let (names, cwd) = ([workspace], cwd_of(flags)?);
+    let request = AccessRequest { kind, command, paths: &paths, workspace: &names, cwd: &cwd };
+    policy::show(&judge.explain_request(&request), flags.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn cwd_of(flags: &Why) -> anyhow::Result<PathBuf> {
+    match &flags.cwd {
+        Some(cwd) => directory(cwd).map_err(|error| {
+            UsageError(format!("{error:#}\nhint: --cwd names an existing directory")).into()
+        }),
+        None => std::env::current_dir().context("cannot determine the current directory"),
+    }
 }
 
 /// Returns a directory's real path, as the shim sees it.

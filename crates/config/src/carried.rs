@@ -11,7 +11,7 @@ use crate::source::Layer;
 use crate::table::Config;
 
 /// The keys of the file, and those below them that are left out.
-pub(super) const CARRIED: [(&str, &[&str]); 11] = [
+pub(super) const CARRIED: [(&str, &[&str]); 10] = [
     ("agent", &["keys", "on_hangup", "state", "state_import"]),
     ("agents", &[]),
     ("ask", &["command"]),
@@ -21,7 +21,6 @@ pub(super) const CARRIED: [(&str, &[&str]); 11] = [
     ("kind", &[]),
     ("local_python", &[]),
     ("max_executions", &[]),
-    ("permissions", &[]),
     ("rule", &[]),
 ];
 /// Carried keys that a variable of this machine can set.

@@ -25,10 +25,8 @@ macro_rules! table {
             pub agents: Agents,
             /// The sources of model keys.
             pub keys: ModelKeySources,
-            /// Rules on arguments.
+            /// Rules on calls, and on the requests of agents.
             pub argument_rules: ArgumentRules,
-            /// Rules for an agent's permission requests.
-            pub permissions: PermissionRules<Source>,
         }
 
         impl Config {
@@ -44,10 +42,6 @@ macro_rules! table {
                     agents: Agents::default(),
                     keys: ModelKeySources::default(),
                     argument_rules: ArgumentRules::default(),
-                    permissions: PermissionRules::new(WithSource {
-                        value: DefaultVerdict::Ask,
-                        source: Source::BuiltIn,
-                    }),
                 }
             }
         }

@@ -12,6 +12,7 @@ use toml::{
 use crate::error::ConfigError;
 use crate::item::{FileOwner, FileText, Item};
 use crate::paths::{WORKSPACE_FILE, user_file_path};
+use crate::permissions::rules_instead;
 
 /// A configuration file.
 #[derive(Debug)]
@@ -101,6 +102,25 @@ impl FileTable<'_> {
     /// Returns the values in the order of `keys`. Errors: a key is none of them.
     pub fn items(&self, keys: &[&'static str]) -> Result<Vec<(usize, Item<'_>)>, ConfigError> {
         items(self.text, &self.table, keys)
+    }
+
+    /// Errors: there is a table of earlier versions, with the rules to write instead.
+    pub fn check_permissions(&self) -> Result<(), ConfigError> {
+        let Some((name, _)) = self.table.get_key_value("permissions") else { return Ok(()) };
+        let table = toml::from_str(&self.text.text).ok();
+        let table: toml::Table = table.unwrap_or_default();
+        let old = table.get("permissions").and_then(toml::Value::as_table);
+        let rules = old.map(rules_instead).filter(|rules| !rules.is_empty());
+        let error = ConfigError::new(
+            &self.text.source(name.span()),
+            "there is no [permissions] any more: rules are about requests, too",
+        );
+        Err(error.hint(match rules {
+            Some(rules) => {
+                format!("write instead, at the end of the file:\n\n{}", rules.trim_end())
+            }
+            None => "remove it".to_owned(),
+        }))
     }
 
     /// Returns the tables below `table`, such as `[kind.rust]`.

@@ -123,6 +123,7 @@ impl Config {
 }
 
 fn items<'a>(table: &'a FileTable<'_>) -> Result<Vec<(usize, Item<'a>)>, ConfigError> {
+    table.check_permissions()?;
     // `--attach` has no key in files.
     let key = |key: &'static str| if key == ATTACH { "" } else { key };
     let names: Vec<_> = KEYS.iter().map(|row| key(row.names().key)).collect();

@@ -1,192 +1,88 @@
-//! `[permissions]`: rules for an agent's permission requests (`spec/acp.md#rules`).
+//! The rules that say what `[permissions]` said in earlier versions.
 
-use std::fmt;
+use std::fmt::Write;
 
-use aifo_policy::{DefaultVerdict, InvalidRule, PermissionRule, RuleCommand, WithSource};
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
-};
-use serde_json::{Value, json};
-use toml::Spanned;
+use serde_json::Value;
+use toml::Table;
 
-use crate::error::{ConfigError, suggestion};
-use crate::format::enumeration;
-use crate::item::Item;
-use crate::key::{ConfigEntry, extends};
-use crate::source::Source;
+/// Kinds of requests that are about files.
+const FILE_KINDS: [&str; 5] = ["read", "edit", "delete", "move", "search"];
 
-/// The rules of a list, with their sources.
-pub(crate) type Rules = Vec<WithSource<PermissionRule, Source>>;
-
-/// A rule in a file.
-#[derive(Debug)]
-enum RuleEntry {
-    /// A kind of call, or `all`.
-    Word(String),
-    /// `{ kind = .., command = .., path = .. }`
-    Table(RuleTable),
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RuleTable {
-    kind: Option<String>,
-    command: Option<String>,
-    path: Option<String>,
-}
-
-/// The effect of the list that a rule is in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RuleEffect {
-    Allow,
-    Restrict,
-}
-
-enumeration!(DEFAULT: DefaultVerdict =
-    [(DefaultVerdict::Ask, "ask"), (DefaultVerdict::Deny, "deny")]);
-
-/// Adds rules that allow calls; those of a flag are words.
-pub(crate) fn add_allow(rules: &mut Rules, item: &Item<'_>) -> Result<(), ConfigError> {
-    let Some(words) = item.flag_words() else { return add(rules, item, RuleEffect::Allow) };
-    for word in words {
-        let value = rule_of_word(word, &item.source)?;
-        rules.push(WithSource { value, source: item.source.clone() });
-    }
-    Ok(())
-}
-
-/// Adds rules that deny calls, or let the user decide.
-pub(crate) fn add_restricting(rules: &mut Rules, item: &Item<'_>) -> Result<(), ConfigError> {
-    add(rules, item, RuleEffect::Restrict)
-}
-
-/// Sets the default of the user's file.
-pub(crate) fn set_default(
-    default: &mut WithSource<DefaultVerdict, Source>,
-    item: &Item<'_>,
-) -> Result<(), ConfigError> {
-    *default = WithSource { value: (DEFAULT.parse)(item)?, source: item.source.clone() };
-    Ok(())
-}
-
-/// Sets the default of the workspace file. Errors: it is not to deny.
-pub(crate) fn restrict_default(
-    default: &mut WithSource<DefaultVerdict, Source>,
-    item: &Item<'_>,
-) -> Result<(), ConfigError> {
-    match (DEFAULT.parse)(item)? {
-        DefaultVerdict::Ask => Err(extends(item, "= \"ask\" lets calls ask the user")),
-        DefaultVerdict::Deny => set_default(default, item),
-    }
-}
-
-pub(crate) fn show(key: &'static str, rules: &Rules) -> Vec<ConfigEntry> {
-    let entry = |rule: &WithSource<PermissionRule, Source>| {
-        ConfigEntry::new(key, json!([shown(&rule.value)]), &rule.source)
-    };
-    rules.iter().map(entry).collect()
-}
-
-pub(crate) fn show_default(default: &WithSource<DefaultVerdict, Source>) -> Vec<ConfigEntry> {
-    vec![ConfigEntry::new("permissions.default", (DEFAULT.show)(&default.value), &default.source)]
-}
-
-fn rule_of_word(word: &str, source: &Source) -> Result<PermissionRule, ConfigError> {
-    PermissionRule::from_keyword(word).ok_or_else(|| {
-        let error = ConfigError::new(source, format!("there is no kind of tool call '{word}'"));
-        let known = || PermissionRule::keywords();
-        match suggestion(word, known()) {
-            Some(meant) => error.hint(format!("did you mean '{meant}'?")),
-            None => error.hint(format!("known kinds: {}", known().collect::<Vec<_>>().join(", "))),
-        }
-    })
-}
-
-/// Returns a rule as JSON.
-fn shown(rule: &PermissionRule) -> Value {
-    match PermissionRule::keywords()
-        .find(|word| PermissionRule::from_keyword(word).as_ref() == Some(rule))
-    {
-        Some(word) => json!(word),
-        None => {
-            let conditions = [
-                ("kind", rule.kind.as_deref()),
-                ("command", rule.command.as_ref().map(RuleCommand::as_str)),
-                ("path", rule.path.as_deref()),
-            ];
-            let present = conditions.into_iter().filter_map(|(key, text)| Some((key, text?)));
-            present.map(|(key, text)| (key.to_owned(), Value::from(text))).collect()
-        }
-    }
-}
-
-fn add(rules: &mut Rules, item: &Item<'_>, effect: RuleEffect) -> Result<(), ConfigError> {
-    for entry in item.toml::<Vec<Spanned<RuleEntry>>>()? {
-        let source = item.source_of(entry.span());
-        let value = rule(entry.get_ref(), effect, &source)?;
-        rules.push(WithSource { value, source });
-    }
-    Ok(())
-}
-
-fn rule(
-    entry: &RuleEntry,
-    effect: RuleEffect,
-    source: &Source,
-) -> Result<PermissionRule, ConfigError> {
-    let table = match entry {
-        RuleEntry::Word(word) => return rule_of_word(word, source),
-        RuleEntry::Table(table) => table,
-    };
-    let RuleTable { kind, command, path } = table;
-    let error = |invalid: InvalidRule| {
-        let hint = match &invalid {
-            InvalidRule::Empty => "to match every call, use \"all\"",
-            InvalidRule::EmptyText(_) => "remove it, or give it a value",
-            InvalidRule::InvalidPath(_) => "for example: { path = \"src\" }",
-            InvalidRule::NotFileKind(_) => "add a command, or remove the path",
-            InvalidRule::NotSingleCommand(_) => {
-                "use one program with its arguments, and quote special characters of the shell"
+/// Returns rules that decide as a table of permissions did, or are stricter, as TOML. Other values are left out.
+pub(crate) fn rules_instead(table: &Table) -> String {
+    let list =
+        |key: &str| table.get(key).and_then(toml::Value::as_array).cloned().unwrap_or_default();
+    let has_all = |key: &str| list(key).iter().any(|rule| rule.as_str() == Some("all"));
+    let denies_all = has_all("deny");
+    let is_denied = table.get("default").and_then(toml::Value::as_str) == Some("deny");
+    let mut rules = String::new();
+    for (key, then) in [("deny", "deny"), ("allow", "allow"), ("ask", "ask")] {
+        for entry in list(key) {
+            let is_void = denies_all && (then != "deny" || entry.as_str() == Some("all"));
+            if let Some(instead) = conditions(&entry, then).filter(|_| !is_void) {
+                // A wider question would replace denials.
+                let then = if instead.is_wider && is_denied { "deny" } else { then };
+                add(&mut rules, &instead.conditions, then);
             }
-        };
-        ConfigError::new(source, invalid.to_string()).hint(hint)
-    };
-    let command = command.as_ref().map(|text| match RuleCommand::parse(text) {
-        Some(command) => Ok(command),
-        None if text.trim().is_empty() => Err(error(InvalidRule::EmptyText("command"))),
-        None => Err(error(InvalidRule::NotSingleCommand(text.clone()))),
-    });
-    let rule =
-        PermissionRule { kind: kind.clone(), command: command.transpose()?, path: path.clone() };
-    let checked = match effect {
-        RuleEffect::Allow => rule.check_for_allow(),
-        RuleEffect::Restrict => rule.check(),
-    };
-    checked.map(|()| rule).map_err(error)
+        }
+    }
+    if denies_all || (is_denied && !has_all("allow") && !has_all("ask")) {
+        add(&mut rules, &[("kind", Value::from("*"))], "deny");
+    }
+    rules
 }
 
-impl<'de> Deserialize<'de> for RuleEntry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(WordOrTable)
-    }
+fn add(rules: &mut String, conditions: &[(&str, Value)], then: &str) {
+    // As JSON writes them, save for the spaces of lists.
+    let shown = |value: &Value| match value.as_array() {
+        None => value.to_string(),
+        Some(list) => {
+            let items: Vec<_> = list.iter().map(Value::to_string).collect();
+            format!("[{}]", items.join(", "))
+        }
+    };
+    let conditions = conditions.iter().map(|(key, value)| format!("{key} = {}\n", shown(value)));
+    // Writing to a text cannot fail.
+    let _ = write!(rules, "[[rule]]\n{}then = \"{then}\"\n", conditions.collect::<String>());
 }
 
-/// Not an untagged enum, whose errors would have neither keys nor hints.
-struct WordOrTable;
+/// A rule in place of another one.
+struct Instead {
+    conditions: Vec<(&'static str, Value)>,
+    /// True if it is about more commands than before.
+    is_wider: bool,
+}
 
-impl<'de> Visitor<'de> for WordOrTable {
-    type Value = RuleEntry;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a kind of tool call, or a table with a kind, a command or a path")
+/// Translates a rule: a word, or a table with kind, command and path.
+fn conditions(entry: &toml::Value, then: &str) -> Option<Instead> {
+    let text = |key: &str| entry.get(key).and_then(toml::Value::as_str);
+    let kind = match entry.as_str() {
+        Some("all") => Some("*"),
+        Some(word) => Some(word),
+        None => text("kind"),
+    };
+    let (command, path) = (text("command"), text("path"));
+    let kind = match (kind, command, path) {
+        (Some(kind), _, _) => Some(Value::from(kind)),
+        (None, None, Some(_)) if then == "allow" => Some(Value::from(FILE_KINDS.to_vec())),
+        (None, Some(_), None) | (None, Some(_), Some(_)) if then == "allow" => Some("*".into()),
+        (None, Some(_), None) => Some("*".into()),
+        (None, None, None) => return None,
+        (None, _, Some(_)) => None,
+    };
+    let mut conditions: Vec<(&'static str, Value)> = Vec::new();
+    conditions.extend(kind.map(|kind| ("kind", kind)));
+    let mut is_wider = false;
+    if let Some(command) = command {
+        let words = shlex::split(command).unwrap_or_default();
+        // An expansion, or more than a command: every call with this program.
+        is_wider =
+            then != "allow" && command.contains(|char: char| "$*?[]{}~;&|<>()!#`\n".contains(char));
+        match is_wider {
+            true => conditions.push(("run", words.into_iter().take(1).collect())),
+            false => conditions.extend([("run", words.into()), ("exact", true.into())]),
+        }
     }
-
-    fn visit_str<E: Error>(self, word: &str) -> Result<RuleEntry, E> {
-        Ok(RuleEntry::Word(word.to_owned()))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RuleEntry, A::Error> {
-        RuleTable::deserialize(MapAccessDeserializer::new(map)).map(RuleEntry::Table)
-    }
+    conditions.extend(path.map(|path| ("path", Value::from(path))));
+    Some(Instead { conditions, is_wider })
 }

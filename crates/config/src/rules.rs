@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use aifo_policy::{
-    InvalidJudgeRule, Judge, JudgedCall, RuleDoubt, RuleOrigin, RuleText, Verdict, example_call,
-    rule_doubts,
+    InvalidJudgeRule, Judge, JudgedCall, REQUEST_KINDS, RuleDoubt, RuleOrigin, RuleText, RunWord,
+    Verdict, example_call, rule_doubts,
 };
 use aifo_types::ToolName;
 use serde_json::json;
 use toml::Spanned;
 
-use crate::error::ConfigError;
+use crate::error::{ConfigError, suggestion};
 use crate::format::Format;
 use crate::item::Item;
 use crate::key::{ConfigEntry, extends};
@@ -26,8 +26,17 @@ pub struct ArgumentRules {
 impl ArgumentRules {
     /// Adds the rules of the user's file.
     pub fn add(&mut self, item: &Item<'_>) -> Result<(), ConfigError> {
-        let (rules, sources) = read(item)?;
-        let added = self.judge.add(&rules, RuleOrigin::User);
+        let (rules, sources) = match item.flag_words() {
+            Some(words) => {
+                words.iter().map(|word| rule_of_word(word, item)).collect::<Result<_, _>>()?
+            }
+            None => read(item)?,
+        };
+        let origin = match item.flag_words() {
+            Some(_) => RuleOrigin::Flag,
+            None => RuleOrigin::User,
+        };
+        let added = self.judge.add(&rules, origin);
         added.map_err(|(at, error)| invalid(sources.get(at).unwrap_or(&item.source), &error))?;
         self.keep(rules, sources);
         Ok(())
@@ -53,7 +62,17 @@ impl ArgumentRules {
 
     pub fn show(&self) -> Vec<ConfigEntry> {
         let entry = |(rule, source): &(RuleText, Source)| {
-            let mut value = json!({ "run": rule.run.to_string() });
+            let mut value = json!({});
+            let words = |list: &RunWord| list.words().join("|");
+            let kind_and_path = [("kind", &rule.kind), ("path", &rule.path)];
+            for (key, list) in kind_and_path {
+                if let Some(list) = list {
+                    value[key] = words(list).into();
+                }
+            }
+            if !rule.run.words().is_empty() {
+                value["run"] = rule.run.to_string().into();
+            }
             if let Some(then) = rule.then {
                 value["then"] = then.as_str().into();
             }
@@ -100,6 +119,7 @@ impl ArgumentRules {
     /// Returns the tools that rules ask about, deny or take the network of. Patterns are none.
     pub fn tools(&self) -> ToolNames {
         let rules = self.list.iter().map(|(rule, _)| rule);
+        let rules = rules.filter(|rule| !rule.is_on_requests());
         let strict = rules.filter(|rule| rule.net.is_some() || rule.then > Some(Verdict::Allow));
         let names = strict.filter_map(|rule| rule.run.words().into_iter().next()).flatten();
         let parse = |name: String| ToolName::parse(name.as_bytes()).ok();
@@ -126,6 +146,25 @@ fn read(item: &Item<'_>) -> Result<(NamedRules, Vec<Source>), ConfigError> {
     let sources: Vec<_> = entries.iter().map(|entry| item.source_of(entry.span())).collect();
     let rules = entries.into_iter().map(Spanned::into_inner);
     Ok((rules.zip(sources.iter().map(Source::to_string)).collect(), sources))
+}
+
+/// Returns the rule that a word of `--yes-to` stands for, and its source.
+fn rule_of_word(word: &str, item: &Item<'_>) -> Result<((RuleText, String), Source), ConfigError> {
+    let known = || REQUEST_KINDS.into_iter().chain(["all"]);
+    if !known().any(|kind| kind == word) {
+        let error = item.error(format!("there is no kind of request '{word}'"));
+        return Err(match suggestion(word, known()) {
+            Some(meant) => error.hint(format!("did you mean '{meant}'?")),
+            None => error.hint(format!("known kinds: {}", known().collect::<Vec<_>>().join(", "))),
+        });
+    }
+    let kind = if word == "all" { "*" } else { word };
+    let rule = RuleText {
+        kind: Some(RunWord::One(kind.to_owned())),
+        then: Some(Verdict::Allow),
+        ..RuleText::default()
+    };
+    Ok(((rule, item.source.to_string()), item.source.clone()))
 }
 
 pub(crate) type ToolNames = BTreeSet<ToolName>;
@@ -170,6 +209,12 @@ fn reading(example: &str) -> String {
 
 fn invalid(source: &Source, error: &InvalidJudgeRule) -> ConfigError {
     let hint = match error {
+        InvalidJudgeRule::NoKind | InvalidJudgeRule::NotFileKind(_) => {
+            "name kinds of files: kind = [\"read\", \"edit\"]; or add 'run'".to_owned()
+        }
+        InvalidJudgeRule::InvalidPath(_) => "for example: path = \"src\"".to_owned(),
+        InvalidJudgeRule::NetOfRequest => "write a rule with 'run' and 'net' alone".to_owned(),
+        InvalidJudgeRule::NoRun => "add 'run', or remove the conditions".to_owned(),
         InvalidJudgeRule::NoTool => "for example: run = \"git push\"".to_owned(),
         InvalidJudgeRule::NoEffect => "for example: then = \"ask\", or net = \"none\"".to_owned(),
         InvalidJudgeRule::NotWord(_) => "options belong in 'with', 'all' or 'without'".to_owned(),

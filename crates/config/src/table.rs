@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use aifo_agents::{StateImport, StateMode};
 use aifo_host::CacheScope;
 use aifo_launch::{BackendChoice, ConfinementMode};
-use aifo_policy::{CallerOptions, DefaultVerdict, NotifyRules, PermissionRules, WithSource};
+use aifo_policy::{CallerOptions, NotifyRules};
 use aifo_process::Restriction;
 use aifo_sidecar::Net;
 use aifo_types::{Endpoint, Subnet, env};
@@ -30,10 +30,9 @@ use crate::keys::ModelKeySources;
 use crate::kinds::{Kinds, ToolEffect};
 use crate::kubernetes::{CONTEXT, IMAGE, NAMESPACE, SECRET, SECRETS};
 use crate::network::ConfiguredRules;
-use crate::permissions;
 use crate::registries::{self, Admissions};
 use crate::rules::{ArgumentRules, TOOL_NAMES, ToolNames, default_in_place};
-use crate::source::{Source, Sourced};
+use crate::source::Sourced;
 use crate::toolchains::{self, Toolchains};
 use crate::variables::Variables;
 
@@ -375,33 +374,10 @@ table! {
     []
         rule("rule", |config, item| config.argument_rules.add(item),
             Ok(|config, item| config.argument_rules.restrict(item)))
-            .shown(|config| config.argument_rules.show());
-    []
-        rule("permissions.allow",
-            |config, item| permissions::add_allow(&mut config.permissions.allow, item),
-            Err("allows calls"))
             .flag("--yes-to", Takes::List("KIND"), FlagGroup::Permissions,
-                "Allow calls of this kind unless a rule denies them: read, edit, delete, move, \
+                "Allow requests of this kind unless a rule denies them: read, edit, delete, move, \
                  search, execute, think, fetch, switch_mode, other or all; repeatable")
-            .shown(|config| permissions::show("permissions.allow", &config.permissions.allow));
-    // It extends permissions if the default is to deny.
-    []
-        rule("permissions.ask",
-            |config, item| permissions::add_restricting(&mut config.permissions.ask, item),
-            Err("lets calls ask the user"))
-            .shown(|config| permissions::show("permissions.ask", &config.permissions.ask));
-    []
-        rule("permissions.deny",
-            |config, item| permissions::add_restricting(&mut config.permissions.deny, item),
-            Ok(|config, item| permissions::add_restricting(&mut config.permissions.deny, item)))
-            .shown(|config| permissions::show("permissions.deny", &config.permissions.deny));
-    []
-        rule("permissions.default",
-            |config, item| permissions::set_default(&mut config.permissions.default, item),
-            Ok(|config, item| {
-                permissions::restrict_default(&mut config.permissions.default, item)
-            }))
-            .shown(|config| permissions::show_default(&config.permissions.default));
+            .shown(|config| config.argument_rules.show());
 }
 
 /// `--attach` has no key in a file: the containers exist only for a while.

@@ -9,6 +9,6 @@ mod questions;
 
 pub use self::agent::{AcpAgent, AcpError, AcpRequest};
 pub use self::editor::{BridgeEnd, serve_editor};
-pub use self::judge::{JudgedPermission, PermissionCheck, PermissionJudge};
+pub use self::judge::{JudgedPermission, PermissionJudge};
 pub use self::profile::{process_limits, streaming};
 pub use self::prompt::{PromptEnd, PromptRequest, PromptRun, PromptView, describe};

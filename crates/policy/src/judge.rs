@@ -1,5 +1,7 @@
 //! The judge: a verdict on a call by its arguments (`spec/rules.md`).
 
+mod assignment;
+mod compile;
 mod condition;
 mod doubts;
 mod environment;
@@ -12,19 +14,28 @@ mod marks;
 mod normal;
 mod place;
 mod printed;
+mod requested;
+mod requests;
 mod rule;
+mod rule_text;
 mod script;
 mod set;
 mod settings;
 mod sieve;
 mod table;
 mod unwrap;
+mod wanted;
 mod words;
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 
 use serde::Deserialize;
 
+use self::compile::compile_all;
 use self::links::Links;
 use self::place::Place;
+use self::requests::Requested;
 use self::rule::Rule;
 use self::set::RuleSet;
 use self::table::{JudgedTools, runs_nothing};
@@ -35,7 +46,11 @@ use crate::asked_call::AskedCall;
 pub use self::doubts::{RuleDoubt, rule_doubts};
 pub use self::environment::{is_judged_variable, with_variables};
 pub use self::file::{default_rules, example_call};
-pub use self::rule::{CallNetwork, Examples, InvalidJudgeRule, RuleOrigin, RuleText, Run, RunWord};
+pub use self::requested::{
+    AccessRequest, KINDS as REQUEST_KINDS, RequestedCommand, covers_commands,
+};
+pub use self::rule::RuleOrigin;
+pub use self::rule_text::{CallNetwork, Examples, InvalidJudgeRule, RuleText, Run, RunWord};
 
 /// A call as a frontend received it, before any sidecar is chosen.
 #[derive(Clone, Copy, Debug)]
@@ -96,8 +111,21 @@ pub struct Judge {
     /// The rules with `net = "none"` of all sources. Each has the verdict [`Verdict::Deny`]: a call that
     /// one of them may match has no network.
     no_network: RuleSet,
+    /// The user's rules on requests, and the workspace's.
+    requests: Vec<Rule>,
+    workspace_requests: Vec<Rule>,
     /// `None` takes paths as they are written.
     links: Option<Links>,
+}
+
+/// Formats the judgement with its cause: `deny: /home/me/.config/aifo/config.toml:3`.
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Judgement { verdict, rule, reason, .. } = self;
+        let rule = if rule.is_empty() { "no rule" } else { rule };
+        write!(f, "{}: {rule}", verdict.as_str())?;
+        if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
+    }
 }
 
 /// A judgement with the calls that were judged, for `policy check`.
@@ -121,6 +149,8 @@ impl Judge {
         let compiled = compile_all(rules, origin)?;
         self.own.extend(compiled.rules);
         self.no_network.extend(compiled.no_network);
+        self.requests.extend(compiled.requests);
+        self.requests.sort_by(|a, b| a.rank().cmp(&b.rank()));
         Ok(())
     }
 
@@ -132,6 +162,8 @@ impl Judge {
         let compiled = compile_all(rules, RuleOrigin::User)?;
         self.workspace.extend(compiled.rules);
         self.no_network.extend(compiled.no_network);
+        self.workspace_requests.extend(compiled.requests);
+        self.workspace_requests.sort_by(|a, b| a.rank().cmp(&b.rank()));
         Ok(())
     }
 
@@ -178,14 +210,45 @@ impl Judge {
         self.judge_parts(&Parts::of_call(call.argv, place, judged))
     }
 
-    /// Returns the verdict on shell text, such as that of a permission request.
-    pub fn judge_text(&self, text: &str, directory: &[u8], workspace: &[Vec<u8>]) -> Judgement {
-        if self.is_empty() {
-            return Judgement::default();
-        }
-        let place = self.place(directory, workspace);
-        let is_named = |tool: &[u8]| self.names(tool);
-        self.judge_parts(&Parts::of_text(text.as_bytes(), place, JudgedTools::new(&is_named)))
+    /// Returns the verdict on a request of an agent, by the rules with a kind or a path. No rule means
+    /// [`Verdict::Ask`]. Rules on calls are judged apart, by [`Judge::judge`].
+    ///
+    /// ```
+    /// use std::path::{Path, PathBuf};
+    /// use aifo_policy::{AccessRequest, Judge, RuleOrigin, RuleText, Verdict};
+    ///
+    /// let texts = ["kind = 'edit'\nthen = 'allow'", "path = '.git'\nthen = 'deny'"];
+    /// let rules = texts.map(|text| (toml::from_str::<RuleText>(text).unwrap(), "a file".to_owned()));
+    /// let mut judge = Judge::default();
+    /// judge.add(&rules, RuleOrigin::User).unwrap();
+    ///
+    /// let workspace = [PathBuf::from("/workspace")];
+    /// let verdict = |path| {
+    ///     let (paths, cwd) = (&[path], Path::new("/workspace"));
+    ///     let request = AccessRequest { kind: "edit", command: None, paths, workspace: &workspace, cwd };
+    ///     judge.judge_request(&request).verdict
+    /// };
+    /// assert_eq!(verdict("src/a.rs"), Verdict::Allow);
+    /// assert_eq!(verdict("src/../.git/config"), Verdict::Deny);
+    /// ```
+    pub fn judge_request(&self, request: &AccessRequest<'_>) -> Judgement {
+        let names = names_of(request);
+        let place = self.place(b"/", &names);
+        let own = Requested::new(&self.requests, request, &place).judge(Verdict::Ask);
+        let of_workspace = Requested::new(&self.workspace_requests, request, &place);
+        let of_workspace = of_workspace.judge(Verdict::Allow);
+        if of_workspace.verdict > own.verdict { of_workspace } else { own }
+    }
+
+    /// Returns why a request is denied by a kind, a path or a command, if it is. Other requests may need an
+    /// answer or none.
+    pub fn denial(&self, request: &AccessRequest<'_>) -> Option<Judgement> {
+        let names = names_of(request);
+        let place = self.place(b"/", &names);
+        let sets = [&self.requests, &self.workspace_requests];
+        let mut denials =
+            sets.into_iter().filter_map(|set| Requested::new(set, request, &place).denial());
+        denials.find(|judgement| judgement.verdict == Verdict::Deny)
     }
 
     /// Returns the other calls that a call runs for certain, as if they were called alone, and that a user
@@ -218,6 +281,30 @@ impl Judge {
             judgement: self.judge_parts(&parts),
             calls: parts.list.iter().map(|part| part.call.to_string()).collect(),
             is_unclear: !parts.unclear.is_empty(),
+        }
+    }
+
+    /// Returns the verdict on a request, or a stricter one that rules on calls have on its command, and the calls
+    /// in it.
+    pub fn explain_request(&self, request: &AccessRequest<'_>) -> Explained {
+        let names = names_of(request);
+        let directory = request.cwd.as_os_str().as_bytes();
+        let place = self.place(directory, &names);
+        let parts = request.command.map(|command| command.parts(&place)).unwrap_or_default();
+        let of_calls = parts.iter().map(|parts| self.judge_parts(parts));
+        let of_calls = of_calls.max_by_key(|judgement| judgement.verdict).unwrap_or_default();
+        let of_request = self.judge_request(request);
+        let is_named = of_request.rule.is_empty() && !of_calls.rule.is_empty();
+        let is_stricter = of_calls.verdict > of_request.verdict
+            || (is_named && of_calls.verdict == of_request.verdict);
+        Explained {
+            judgement: if is_stricter { of_calls } else { of_request },
+            calls: parts
+                .iter()
+                .flat_map(|parts| &parts.list)
+                .map(|part| part.call.to_string())
+                .collect(),
+            is_unclear: parts.iter().any(|parts| !parts.unclear.is_empty()),
         }
     }
 
@@ -256,65 +343,10 @@ pub fn scripts(call: &JudgedCall<'_>) -> Vec<Vec<u8>> {
     Parts::scripts(call.argv, Place::new(call.directory, call.workspace))
 }
 
+/// Returns a request's workspace names.
+fn names_of(request: &AccessRequest<'_>) -> Vec<Vec<u8>> {
+    request.workspace.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect()
+}
+
 /// Maximum number of calls that one answer covers.
 const MAX_COVERED: usize = 16;
-
-/// Rules by their effects.
-#[derive(Default)]
-struct CompiledRules {
-    rules: Vec<Rule>,
-    no_network: Vec<Rule>,
-}
-
-fn compile_all(
-    rules: &[(RuleText, String)],
-    origin: RuleOrigin,
-) -> Result<CompiledRules, (usize, InvalidJudgeRule)> {
-    let mut compiled = CompiledRules::default();
-    for (at, (text, source)) in rules.iter().enumerate() {
-        let add = |verdict, rules: &mut Vec<Rule>| {
-            let more = compile(text, verdict, source, origin).map_err(|error| (at, error))?;
-            rules.extend(more);
-            Ok(())
-        };
-        if let Some(verdict) = text.then {
-            add(verdict, &mut compiled.rules)?;
-        }
-        match text.net {
-            Some(CallNetwork::None) => add(Verdict::Deny, &mut compiled.no_network)?,
-            None if text.then.is_none() => return Err((at, InvalidJudgeRule::NoEffect)),
-            None => {}
-        }
-    }
-    Ok(compiled)
-}
-
-/// Compiles a rule and runs its examples.
-fn compile(
-    text: &RuleText,
-    verdict: Verdict,
-    source: &str,
-    origin: RuleOrigin,
-) -> Result<Vec<Rule>, InvalidJudgeRule> {
-    let rules = Rule::compile(text, verdict, source, origin)?;
-    let alone = RuleSet::of(rules.clone());
-    let matches = |example: &String| {
-        let argv =
-            example_call(example).ok_or_else(|| InvalidJudgeRule::NotCommand(example.clone()))?;
-        let workspace = [b"/workspace".to_vec()];
-        let parts =
-            Parts::of_call(&argv, Place::new(b"/workspace", &workspace), JudgedTools::default());
-        Ok(alone.matches(&parts))
-    };
-    for example in &text.examples.yes {
-        if !matches(example)? {
-            return Err(InvalidJudgeRule::NotMatched(example.clone()));
-        }
-    }
-    for example in &text.examples.no {
-        if matches(example)? {
-            return Err(InvalidJudgeRule::Matched(example.clone()));
-        }
-    }
-    Ok(rules)
-}

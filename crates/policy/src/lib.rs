@@ -32,7 +32,6 @@ mod host_commands;
 mod judge;
 mod kinds;
 mod notify;
-mod permissions;
 mod policy;
 mod project_names;
 mod question;
@@ -45,19 +44,16 @@ pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
 pub use judge::{
-    CallNetwork, Examples, Explained, InvalidJudgeRule, Judge, JudgedCall, Judgement, RuleDoubt,
-    RuleOrigin, RuleText, Run, RunWord, Verdict, default_rules, example_call, is_judged_variable,
-    rule_doubts, scripts, with_variables,
+    AccessRequest, CallNetwork, Examples, Explained, InvalidJudgeRule, Judge, JudgedCall,
+    Judgement, REQUEST_KINDS, RequestedCommand, RuleDoubt, RuleOrigin, RuleText, Run, RunWord,
+    Verdict, covers_commands, default_rules, example_call, is_judged_variable, rule_doubts,
+    scripts, with_variables,
 };
 pub use kinds::{
     DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,
     kinds,
 };
 pub use notify::{CallerOptions, Executables, Notification, NotifyEnvironment, NotifyRules};
-pub use permissions::{
-    AccessRequest, CallCommand, DefaultVerdict, InvalidRule, PermissionDecision, PermissionRule,
-    PermissionRules, RuleCommand, WithSource,
-};
 pub use policy::{Allowance, KindPolicy, Policy};
 pub use project_names::{ManifestParts, ProjectNames};
 pub use question::{

@@ -1,5 +1,5 @@
 //! A rule applies to permission requests, to commands and to files in the same way
-//! (`spec/acp.md#entries`).
+//! (`spec/acp.md#rules`, `spec/acp.md#entries`).
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -80,12 +80,15 @@ impl Entry {
     }
 }
 
+const ALL: &str = "kind = '*'\nthen = 'allow'";
+
 /// A workspace with a repository, links into it, and a program `make`.
-fn test(permissions: &str, entries: &[(Entry, bool)]) -> PromptTest {
+fn test(rules: &[&str], entries: &[(Entry, bool)]) -> PromptTest {
     let test = PromptTest::with(&turn([]));
     let dir = test.setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&dir).unwrap();
-    fs::write(dir.join("config.toml"), format!("[permissions]\n{permissions}\n{PROFILE}")).unwrap();
+    let rules: String = rules.iter().map(|rule| format!("[[rule]]\n{rule}\n")).collect();
+    fs::write(dir.join("config.toml"), format!("{rules}{PROFILE}")).unwrap();
     let workspace = test.setup.workspace();
     fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
     fs::create_dir_all(workspace.join("src")).unwrap();
@@ -101,11 +104,11 @@ fn test(permissions: &str, entries: &[(Entry, bool)]) -> PromptTest {
 }
 
 #[track_caller]
-fn check(permissions: &str, entries: &[(Entry, bool)]) -> PromptTest {
-    let test = test(permissions, entries);
+fn check(rules: &[&str], entries: &[(Entry, bool)]) -> PromptTest {
+    let test = test(rules, entries);
     test.ask(&[]).answered("");
     for (index, (entry, denied)) in entries.iter().enumerate() {
-        assert_eq!(entry.is_denied(&test, index), *denied, "{permissions}: entry {index}");
+        assert_eq!(entry.is_denied(&test, index), *denied, "{rules:?}: entry {index}");
     }
     test
 }
@@ -115,7 +118,7 @@ fn a_denied_command_is_denied_at_every_entry_and_in_every_spelling() {
     let asks = |input| Asks("execute", input);
     let compound = "cd . && make CC=gcc";
     check(
-        "allow = ['all']\ndeny = [{ command = 'make CC=gcc' }]",
+        &[ALL, "kind = '*'\nrun = 'make CC=gcc'\nexact = true\nthen = 'deny'"],
         &[
             (asks(json!({"command": "make CC=gcc"})), true),
             (asks(json!({"command": ["make", "CC=gcc"]})), true),
@@ -140,7 +143,7 @@ fn a_denied_command_is_denied_at_every_entry_and_in_every_spelling() {
 fn a_denied_path_is_denied_at_every_entry_and_behind_every_link() {
     let edits = |path: &str| Asks("edit", json!({"path": path}));
     let test = check(
-        "allow = ['all']\ndeny = [{ path = '.git' }]",
+        &[ALL, "path = '.git'\nthen = 'deny'"],
         &[
             (edits("@/.git/config"), true),
             (edits("@/file-link"), true),
@@ -170,7 +173,7 @@ fn a_denied_path_is_denied_at_every_entry_and_behind_every_link() {
 #[test]
 fn a_denied_kind_is_denied_at_every_entry() {
     check(
-        "allow = ['all']\ndeny = ['edit', 'execute']",
+        &[ALL, "kind = ['edit', 'execute']\nthen = 'deny'"],
         &[
             (Asks("edit", json!({"path": "src/a"})), true),
             (Asks("read", json!({"path": "src/a"})), false),
@@ -185,7 +188,11 @@ fn a_denied_kind_is_denied_at_every_entry() {
 fn only_what_is_all_of_a_command_is_allowed() {
     let asks = |input| Asks("execute", json!({"command": input}));
     check(
-        "allow = ['read', { command = 'make x' }, { kind = 'edit', path = 'src' }]",
+        &[
+            "kind = 'read'\nthen = 'allow'",
+            "kind = '*'\nrun = 'make x'\nexact = true\nthen = 'allow'",
+            "kind = 'edit'\npath = 'src'\nthen = 'allow'",
+        ],
         &[
             (asks(json!("make x")), false),
             (asks(json!(["make", "x"])), false),

@@ -312,6 +312,8 @@ fn an_allowed_permission_request_covers_its_terminal() {
     let mut test = EditorTest::start(steps, "true");
     for _ in 0..2 {
         let request = test.question();
+        let shown = request["params"]["toolCall"]["content"][0]["content"]["text"].as_str();
+        assert_eq!(shown, Some("it makes files"), "the reason of the rule");
         test.answer(&request, "once");
     }
     eventually("both ran", || !test.agent.answers("x").is_empty());

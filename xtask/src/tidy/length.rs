@@ -1,25 +1,14 @@
-//! Files of more than 400 lines before their tests, unless a reason is given here.
+//! Files of more than 400 lines before their tests.
 
 use super::Finding;
 use super::source::Source;
 
-/// Lines before tests that a file may have without a reason.
+/// Lines before tests that a file may have.
 const MAX_LINES: usize = 400;
-
-/// Longer files, with the reason.
-const LONGER: &[(&str, &str)] =
-    &[("crates/config/src/table.rs", "one table: a row for each setting")];
 
 /// Checks every file of a crate or of xtask.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
-    let product = sources.iter().filter(|source| is_product(&source.path));
-    let mut findings: Vec<Finding> = product.filter_map(check_file).collect();
-    findings.extend(LONGER.iter().filter_map(|(path, _)| {
-        let source = sources.iter().find(|source| source.path == *path);
-        let is_long = source.is_some_and(|source| lines(source) > MAX_LINES);
-        (!is_long).then(|| Finding::new(*path, "is within the limit; remove it from the list"))
-    }));
-    findings
+    sources.iter().filter(|source| is_product(&source.path)).filter_map(check_file).collect()
 }
 
 fn is_product(path: &str) -> bool {
@@ -28,8 +17,7 @@ fn is_product(path: &str) -> bool {
 
 fn check_file(source: &Source) -> Option<Finding> {
     let lines = lines(source);
-    let is_known = LONGER.iter().any(|(path, _)| *path == source.path);
-    (lines > MAX_LINES && !is_known).then(|| {
+    (lines > MAX_LINES).then(|| {
         let what = format!("has {lines} lines before its tests: split it by its second idea");
         Finding::new(&source.path, what)
     })

@@ -164,6 +164,25 @@ impl Relay {
         }
     }
 
+    /// Adds a reason to what the editor shows with a permission request, unless it is empty.
+    pub fn explain_permission(&mut self, id: &Id, reason: &str) {
+        let Some(IncomingRequest::Permission { session, decider: Decider::Host(pending) }) =
+            self.agent.received.get_mut(id)
+        else {
+            return;
+        };
+        let call = pending.params.get_mut("toolCall").and_then(Value::as_object_mut);
+        let Some(call) = call.filter(|_| !reason.is_empty()) else { return };
+        // A request replaces what the editor has.
+        let name = call.get("toolCallId").and_then(Value::as_str).unwrap_or_default();
+        let known = self.sessions.get(session).map(SessionState::tools);
+        let known = known.and_then(|tools| tools.get(name)?.member("content")).cloned();
+        let content = call.get("content").cloned().filter(Value::is_array).or(known);
+        let mut content = content.and_then(|it| it.as_array().cloned()).unwrap_or_default();
+        content.push(json!({"type": "content", "content": {"type": "text", "text": reason}}));
+        call.insert("content".to_owned(), content.into());
+    }
+
     /// Forwards a permission request to the editor, with mapped paths. Without an editor it is
     /// answered `cancelled`. Returns false if the decision is not the caller's.
     pub fn ask_editor(&mut self, id: &Id, now: Instant) -> bool {

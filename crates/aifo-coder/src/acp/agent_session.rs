@@ -115,13 +115,12 @@ async fn build(
     }
     let name = target.name().unwrap_or_default().to_owned();
     let SessionProgram { command, spec, .. } = target;
-    let rules = config.permissions;
     let request = AcpRequest {
         name,
         command,
         spec: spec.as_ref(),
         profile,
-        rules: Arc::new(move |request| rules.judge(request)),
+        rules: Arc::new(config.argument_rules.judge(false)),
         wire_log: flags.wire_log.as_deref(),
         cwd,
     };

@@ -43,9 +43,15 @@ pub(crate) struct Why {
     /// Explain a call of the session in a pod whose id starts with ID
     #[arg(long, value_name = "ID", conflicts_with_all = ["toolchains", "verbose"])]
     pub(crate) session: Option<String>,
-    /// Tool and its arguments
+    /// Explain an agent's request of this kind, such as edit, instead of a call
+    #[arg(long, value_name = "KIND", conflicts_with_all = ["toolchains", "session", "verbose"])]
+    pub(crate) kind: Option<String>,
+    /// File or directory of the request; repeatable
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["toolchains", "session", "verbose"])]
+    pub(crate) path: Vec<String>,
+    /// Tool and its arguments; of a request, its command: one word is shell text
     #[arg(
-        required_unless_present = "toolchains",
+        required_unless_present_any = ["toolchains", "kind", "path"],
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "TOOL"

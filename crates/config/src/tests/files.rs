@@ -87,11 +87,10 @@ fn every_key_is_read() {
         kill_on_eof = true
         set = { MODE = "fast" }
 
-        [permissions]
-        allow = ["read", { command = "cargo test" }, { kind = "edit", path = "src" }]
-        ask = ["execute"]
-        deny = [{ path = ".git" }]
-        default = "deny"
+        [[rule]]
+        kind = ["read", "edit"]
+        path = "src"
+        then = "allow"
     "#;
     let config = of_user(text).unwrap();
     assert_eq!(config.unrestricted.value, [aifo_process::Restriction::IoUring]);

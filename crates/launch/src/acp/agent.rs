@@ -11,10 +11,11 @@ use aifo_acp_io::{
     WorkspaceHost, Writing,
 };
 use aifo_agents::{AGENT_VARIABLE_PREFIX, AcpProfile, AgentSpec, agent_variables};
+use aifo_policy::Judge;
 use aifo_types::{FileId, names_secret};
 use tokio::process::Command;
 
-use super::judge::{AgentRequest, PermissionCheck, PermissionJudge};
+use super::judge::{AgentRequest, PermissionJudge};
 use super::profile::missing_file;
 use crate::agent::{Agent, AgentEnvironment};
 use crate::session::Session;
@@ -29,8 +30,8 @@ pub struct AcpRequest<'a> {
     pub spec: Option<&'a AgentSpec>,
     /// How it speaks ACP.
     pub profile: AcpProfile,
-    /// The rules on its requests for permission.
-    pub rules: PermissionCheck,
+    /// The rules on its requests.
+    pub rules: Arc<Judge>,
     /// The directory of a log with all messages.
     pub wire_log: Option<&'a Path>,
     /// Its working directory.

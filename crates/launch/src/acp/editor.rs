@@ -3,6 +3,7 @@
 use aifo_acp::{RelayEvent, RequestEvent, Side, decision_report};
 use aifo_acp_io::{AgentExit, Bridge, WireLog, WorkspaceHost, log_turn};
 use aifo_host::EndSignals;
+use aifo_types::escape_line;
 
 use super::judge::PermissionJudge;
 use super::questions::EditorQuestions;
@@ -88,7 +89,8 @@ fn take(
 ) {
     match event {
         RelayEvent::Request(RequestEvent::Permission { id, request }) => {
-            let (decision, rule) = judge.consult(&request);
+            let (decision, ruling) = judge.consult(&request);
+            let rule = ruling.to_string();
             let call = request.call.as_ref();
             let (kind, command) =
                 (call.map_or("", |call| call.kind()), call.and_then(|call| call.command()));
@@ -104,7 +106,10 @@ fn take(
                 }
                 None => {
                     questions.forwarded(&id, judge, &request);
-                    bridge.with_relay(|relay, now| relay.ask_editor(&id, now))
+                    bridge.with_relay(|relay, now| {
+                        relay.explain_permission(&id, &escape_line(&ruling.reason));
+                        relay.ask_editor(&id, now)
+                    })
                 }
             };
         }

@@ -7,20 +7,17 @@ use std::sync::Arc;
 use aifo_acp::{PermissionAnswer, PermissionOutcome, PermissionRequest, ToolCall};
 use aifo_acp_io::{Access, Resolved, TerminalCommand, TerminalVerdict, Workspace};
 use aifo_policy::{
-    AccessRequest, AskedCall, CallCommand, Judgement, PermissionDecision, PermissionRule, Verdict,
+    AccessRequest, AskedCall, Judge, Judgement, RequestedCommand, Verdict, covers_commands,
 };
 use aifo_proxy::CallApprovals;
 use aifo_types::{FileId, Refusal, escape_line};
 use serde_json::Value;
 
-/// The rules on permissions, as a function.
-pub type PermissionCheck = Arc<dyn Fn(&AccessRequest<'_>) -> PermissionDecision + Send + Sync>;
-
-/// Permission rules with the paths that they are applied to.
+/// Rules on requests with the paths that they are applied to.
 #[derive(Clone)]
 pub struct PermissionJudge {
-    /// The rules.
-    pub rules: PermissionCheck,
+    /// The rules on requests.
+    pub rules: Arc<Judge>,
     /// The option that allows, for agents whose options do not show it.
     pub allow_option: Option<String>,
     /// The workspace paths as the agent sees it.
@@ -29,7 +26,7 @@ pub struct PermissionJudge {
     pub place: Arc<Workspace>,
     /// The agent's working directory.
     pub cwd: PathBuf,
-    /// The rules on arguments.
+    /// The rules on calls.
     pub approvals: CallApprovals,
     /// The directory of shims, whose calls are judged by the proxy.
     pub shims: PathBuf,
@@ -60,7 +57,9 @@ pub struct JudgedPermission {
 impl PermissionJudge {
     /// Decides without a user: `ask` is a denial.
     pub fn decide(&self, request: &PermissionRequest) -> JudgedPermission {
-        let ruling = self.ruling(AgentRequest::Permission(request));
+        let denied_call = self.strictest(request.call.as_ref());
+        let denied_call = denied_call.filter(|judgement| judgement.verdict == Verdict::Deny);
+        let ruling = denied_call.unwrap_or_else(|| self.ruling(AgentRequest::Permission(request)));
         let rule = ruling.to_string();
         if ruling.verdict == Verdict::Allow {
             if let Some(decision) = self.allow(request) {
@@ -73,8 +72,7 @@ impl PermissionJudge {
         let kind = request.call.as_ref().map_or("", |call| call.kind());
         let kind = if kind.is_empty() { "other" } else { kind };
         let runs = request.call.as_ref().is_some_and(|call| command_of(call).is_some());
-        let is_word = PermissionRule::from_keyword(kind).is_none_or(|rule| rule.covers_commands());
-        let kind = if runs && !is_word { "all" } else { kind };
+        let kind = if runs && !covers_commands(kind) { "all" } else { kind };
         let remedy = match ruling.verdict {
             Verdict::Deny => "a rule denies it; denials override other rules".to_owned(),
             _ => format!("--yes-to {kind} allows it"),
@@ -82,32 +80,28 @@ impl PermissionJudge {
         denied(request, rule, remedy)
     }
 
-    /// Returns the rules' decision, or `None` if the user must decide.
-    pub fn consult(&self, request: &PermissionRequest) -> (Option<PermissionOutcome>, String) {
-        let command = request.call.as_ref().and_then(command_of);
-        let whole = request.call.as_ref().and_then(whole_command).unwrap_or_default();
-        let strictest = self.strictest(command.as_ref(), &whole, &self.cwd);
-        if let Some(Judgement { verdict: Verdict::Deny, rule, .. }) = &strictest {
-            return (request.choose(PermissionAnswer::Deny, None), format!("rule '{rule}'"));
-        }
-        let ruling = self.ruling(AgentRequest::Permission(request));
+    /// Returns the rules' decision, or `None` if the user must decide, and the judgement with its reason.
+    pub fn consult(&self, request: &PermissionRequest) -> (Option<PermissionOutcome>, Judgement) {
+        let of_call = self.strictest(request.call.as_ref()).unwrap_or_default();
+        let of_request = self.ruling(AgentRequest::Permission(request));
+        // Its call would wait for a user, who reads why.
+        let is_of_call = of_call.verdict > of_request.verdict
+            || (of_call.verdict == of_request.verdict && of_request.rule.is_empty());
+        let ruling = if is_of_call { of_call } else { of_request };
         let decision = match ruling.verdict {
-            // The call would wait for a user.
-            Verdict::Allow if strictest.is_some() => None,
             Verdict::Allow => self.allow(request),
             Verdict::Deny => request.choose(PermissionAnswer::Deny, None),
             Verdict::Ask => None,
         };
-        (decision, ruling.to_string())
+        (decision, ruling)
     }
 
     /// Checks a request that aifo itself serves. Only an explicit deny rule rejects it: the agent asks
     /// for permission separately, if at all. The error text is for the agent.
     pub(crate) fn serve(&self, entry: AgentRequest<'_>) -> Result<(), String> {
-        let ruling = self.ruling(entry);
-        match ruling.verdict {
-            Verdict::Deny if ruling.is_from_rule => Err(format!("denied by policy: {ruling}")),
-            Verdict::Allow | Verdict::Deny | Verdict::Ask => Ok(()),
+        match self.with_request(entry, |request| self.rules.denial(request)) {
+            Some(denial) => Err(format!("denied by policy: {denial}")),
+            None => Ok(()),
         }
     }
 
@@ -120,14 +114,14 @@ impl PermissionJudge {
         if let Err(reason) = self.serve(AgentRequest::Terminal(command, real)) {
             return TerminalVerdict::Denied(reason);
         }
-        let parsed = CallCommand::from_argv(&command.argv);
+        let parsed = RequestedCommand::Words(command.argv.clone());
         let directory = Path::new(&command.cwd);
         // The variables may define an alias.
         let assigned = command.variables.iter().map(|(name, value)| format!("{name}={value}"));
         let prefix = (!command.variables.is_empty()).then(|| "env".to_owned());
         let whole: Vec<String> =
             prefix.into_iter().chain(assigned).chain(command.argv.iter().cloned()).collect();
-        let judged = self.judge(Some(&parsed), &whole, directory);
+        let judged = self.judge(std::slice::from_ref(&whole), directory);
         let no_network = judged.no_network && !self.is_call(&parsed, &whole);
         match judged.strictest {
             None => TerminalVerdict::Run { no_network },
@@ -142,7 +136,7 @@ impl PermissionJudge {
 
     fn ask_terminal(
         &self,
-        (parsed, whole): (&CallCommand, &[String]),
+        (parsed, whole): (&RequestedCommand, &[String]),
         (directory, id): (&Path, FileId),
         judgement: &Judgement,
         no_network: bool,
@@ -158,7 +152,7 @@ impl PermissionJudge {
         };
         // The terminal has the variables.
         let inner = self.covered(&asked(whole));
-        let call = asked(single.unwrap_or(whole));
+        let call = asked(single.as_deref().unwrap_or(whole));
         let (line, wait) = self.approvals.ask((call, id), inner, judgement);
         let approval = Box::pin(async move { wait.await.map_err(|refusal| text_of(&refusal)) });
         let command = self.approvals.answer_command();
@@ -167,9 +161,9 @@ impl PermissionJudge {
     }
 
     /// Returns whether a command is exactly one call of a shim, which the proxy judges.
-    fn is_call(&self, parsed: &CallCommand, whole: &[String]) -> bool {
-        let program = single(parsed, whole).and_then(<[String]>::first);
-        program.is_some_and(|program| self.is_shim(program))
+    fn is_call(&self, parsed: &RequestedCommand, whole: &[String]) -> bool {
+        let words = single(parsed, whole).unwrap_or_default();
+        words.first().is_some_and(|program| self.is_shim(program))
     }
 
     /// Returns the calls of shims that a command runs and that are allowed with it: the user has seen them.
@@ -189,23 +183,23 @@ impl PermissionJudge {
             && self.shims.join(program).symlink_metadata().is_ok()
     }
 
-    /// Returns the strictest verdict on a whole command and its programs, unless all are allowed.
-    fn strictest(
-        &self,
-        command: Option<&CallCommand>,
-        whole: &[String],
-        directory: &Path,
-    ) -> Option<Judgement> {
-        self.judge(command, whole, directory).strictest
+    /// Judges a request's command by the rules on calls, and returns the strictest verdict unless it is allowed.
+    fn strictest(&self, call: Option<&ToolCall>) -> Option<Judgement> {
+        let texts = match call.and_then(command_of) {
+            Some(RequestedCommand::Text(text)) => vec![text],
+            Some(RequestedCommand::AnyOf(texts)) => texts,
+            Some(RequestedCommand::Words(_)) | None => Vec::new(),
+        };
+        let shells = texts.iter().map(|text| ["sh", "-c", text].map(str::to_owned).to_vec());
+        self.judge(&shells.collect::<Vec<_>>(), &self.cwd).strictest
     }
 
-    /// Judges a whole command and its programs.
-    fn judge(&self, command: Option<&CallCommand>, whole: &[String], directory: &Path) -> Judged {
-        let parts = command.into_iter().flat_map(CallCommand::parts).map(Vec::as_slice);
-        let parts = parts.chain([whole].into_iter().filter(|words| !words.is_empty()));
-        let judgements: Vec<_> = parts
-            .filter_map(|part| {
-                let argv: Vec<_> = part.iter().map(|word| word.clone().into_bytes()).collect();
+    /// Judges commands, of which one will run.
+    fn judge(&self, commands: &[Vec<String>], directory: &Path) -> Judged {
+        let judgements: Vec<_> = commands
+            .iter()
+            .filter_map(|words| {
+                let argv: Vec<_> = words.iter().map(|word| word.clone().into_bytes()).collect();
                 self.approvals.judge(&argv, Some(directory.as_os_str().as_bytes()))
             })
             .collect();
@@ -219,14 +213,16 @@ impl PermissionJudge {
     /// text that a terminal would run.
     pub fn single_call(&self, request: &PermissionRequest) -> Option<AskedCall> {
         let call = request.call.as_ref()?;
-        let (command, whole) = match title_command(call) {
-            Some(title) => {
-                (CallCommand::from_text(title), ["sh", "-c", title].map(str::to_owned).to_vec())
-            }
-            None => (command_of(call)?, whole_command(call)?),
+        let text = match title_command(call) {
+            Some(title) => title.to_owned(),
+            None => match command_of(call)? {
+                RequestedCommand::Text(text) => text,
+                RequestedCommand::AnyOf(_) | RequestedCommand::Words(_) => return None,
+            },
         };
-        let words = command.single().unwrap_or(&whole);
-        let argv = words.iter().map(|word| word.clone().into_bytes()).collect();
+        let single = RequestedCommand::Text(text.clone()).single();
+        let words = single.unwrap_or_else(|| ["sh".to_owned(), "-c".to_owned(), text].to_vec());
+        let argv = words.into_iter().map(String::into_bytes).collect();
         Some(self.approvals.asked(argv, self.cwd.as_os_str().as_bytes().to_vec()))
     }
 
@@ -244,7 +240,16 @@ impl PermissionJudge {
         request.choose(PermissionAnswer::Allow, self.allow_option.as_deref())
     }
 
-    fn ruling(&self, entry: AgentRequest<'_>) -> PermissionDecision {
+    fn ruling(&self, entry: AgentRequest<'_>) -> Judgement {
+        self.with_request(entry, |request| self.rules.judge_request(request))
+    }
+
+    /// Asks the rules about a request.
+    fn with_request<T>(
+        &self,
+        entry: AgentRequest<'_>,
+        judge: impl FnOnce(&AccessRequest<'_>) -> T,
+    ) -> T {
         let (kind, command, mut paths) = match entry {
             AgentRequest::Permission(request) => match &request.call {
                 None => ("", None, Vec::new()),
@@ -255,7 +260,7 @@ impl PermissionJudge {
             },
             AgentRequest::Terminal(command, real) => {
                 let paths = vec![command.cwd.clone(), self.beneath(real)];
-                ("execute", Some(CallCommand::from_argv(&command.argv)), paths)
+                ("execute", Some(RequestedCommand::Words(command.argv.clone())), paths)
             }
             AgentRequest::File(access, path, real) => {
                 let kind = match access {
@@ -267,7 +272,7 @@ impl PermissionJudge {
         };
         paths.dedup();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        (self.rules)(&AccessRequest {
+        judge(&AccessRequest {
             kind,
             command: command.as_ref(),
             paths: &paths,
@@ -304,7 +309,7 @@ impl PermissionJudge {
     }
 }
 
-/// The verdicts on a command.
+/// Verdicts on commands, by the rules on calls.
 struct Judged {
     /// The strictest one, unless all are allowed.
     strictest: Option<Judgement>,
@@ -312,7 +317,7 @@ struct Judged {
 }
 
 /// Returns the words of a command that is one program without variables.
-fn single<'a>(parsed: &'a CallCommand, whole: &[String]) -> Option<&'a [String]> {
+fn single(parsed: &RequestedCommand, whole: &[String]) -> Option<Vec<String>> {
     let has_variables = whole.first().is_some_and(|word| word == "env");
     parsed.single().filter(|_| !has_variables)
 }
@@ -324,12 +329,12 @@ const MOST_RESOLVED: usize = 1024;
 const NOWHERE: &str = "~";
 
 /// The command of a call. Two different ones, or one of unknown form, still make it a command.
-fn command_of(call: &ToolCall) -> Option<CallCommand> {
+fn command_of(call: &ToolCall) -> Option<RequestedCommand> {
     if is_file_editor(call) {
         return None;
     }
     if let Some(text) = call.command() {
-        return Some(CallCommand::from_text(&text));
+        return Some(RequestedCommand::Text(text));
     }
     let input = call.member("rawInput")?;
     let is_blank = |value: &Value| value.as_str().is_some_and(|text| text.trim().is_empty());
@@ -340,7 +345,7 @@ fn command_of(call: &ToolCall) -> Option<CallCommand> {
         other => vec![other.as_str().unwrap_or_default().to_owned()],
     };
     let texts: Vec<String> = values.iter().map(|value| words(value).join(" ")).collect();
-    (!texts.is_empty()).then(|| CallCommand::from_any(texts.iter().map(String::as_str)))
+    (!texts.is_empty()).then_some(RequestedCommand::AnyOf(texts))
 }
 
 /// Returns the title of a call that has its command nowhere else, as that of gemini. It decides nothing, but a
@@ -354,14 +359,6 @@ pub(crate) fn title_command(call: &ToolCall) -> Option<&str> {
 
 /// Characters of a title that editors show as a whole.
 const MAX_TITLE: usize = 300;
-
-/// Returns the shell command of a call, if it has one text.
-fn whole_command(call: &ToolCall) -> Option<Vec<String>> {
-    if is_file_editor(call) {
-        return None;
-    }
-    Some(["sh", "-c", &call.command()?].map(str::to_owned).to_vec())
-}
 
 /// Returns the reason of a refusal for the agent.
 fn text_of(refusal: &Refusal) -> String {

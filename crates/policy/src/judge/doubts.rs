@@ -1,6 +1,6 @@
 //! Rules that are valid and hold for no call, or for other calls than their author means.
 
-use super::rule::RuleText;
+use super::rule_text::{RuleText, RunWord};
 use super::table::find;
 
 /// A doubt about a rule.
@@ -54,7 +54,8 @@ fn conditions(rule: &RuleText) -> impl PartialEq {
         &rule.writes,
     ];
     let run: Vec<_> = rule.run.words().iter().map(|words| sorted(words)).collect();
-    (run, lists.map(|list| sorted(list)), rule.outside, rule.exact)
+    let of = |list: &Option<RunWord>| list.as_ref().map(|list| sorted(list.words()));
+    (of(&rule.kind), of(&rule.path), run, lists.map(|list| sorted(list)), rule.outside, rule.exact)
 }
 
 fn unknown_words(rule: &RuleText) -> Vec<RuleDoubt> {

@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use super::Verdict;
-use super::rule::{Rule, RuleOrigin, RuleText};
+use super::rule::{Rule, RuleOrigin};
+use super::rule_text::RuleText;
 use super::table::by_length;
 
 /// A tool that default rules name.

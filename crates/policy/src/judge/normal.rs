@@ -11,6 +11,8 @@ pub(super) struct NormalCall {
     pub(super) known: Known,
     /// The tool's base name.
     pub(super) tool: Vec<u8>,
+    /// The program as it is spelled, up to its base name; empty for a name.
+    pub(super) directory: Vec<u8>,
     pub(super) options: Vec<CallOption>,
     pub(super) operands: Vec<Operand>,
     /// True if an expansion may add words.
@@ -52,12 +54,14 @@ impl NormalCall {
     pub(super) fn parse(argv: &[Vec<u8>]) -> Option<Self> {
         let (first, args) = argv.split_first()?;
         // zsh replaces `=git` by its path.
-        let base = base_name(first);
-        let base = base.strip_prefix(b"=").unwrap_or(base);
+        let name = base_name(first);
+        let directory = first.strip_suffix(name).unwrap_or_default().to_vec();
+        let base = name.strip_prefix(b"=").unwrap_or(name);
         let (known, tool, dashed) = find(base);
         let call = NormalCall {
             known,
             tool: tool.to_vec(),
+            directory,
             options: Vec::new(),
             operands: Vec::new(),
             is_open: is_splitting(first),

@@ -1,4 +1,4 @@
-//! Whether a path is outside the workspace.
+//! Paths outside the workspace.
 
 use super::glob::{GLOB, Match, UNKNOWN, is_unknown};
 use super::links::{Links, Target, below};

@@ -2,189 +2,20 @@
 
 mod matching;
 
-use std::fmt;
 use std::sync::Arc;
-
-use serde::Deserialize;
 
 use super::Verdict;
 use super::condition::Condition;
+use super::rule_text::{InvalidJudgeRule, RuleText};
 use super::sieve::Sieve;
-use super::table::find;
-
-/// A rule as written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RuleText {
-    /// Tool and subcommand.
-    pub run: Run,
-    /// Options and patterns of operands, one of which the call has.
-    #[serde(default)]
-    pub with: Vec<String>,
-    /// Options and patterns of operands, all of which the call has.
-    #[serde(default)]
-    pub all: Vec<String>,
-    /// Options and patterns of operands, none of which the call has.
-    #[serde(default)]
-    pub without: Vec<String>,
-    /// True for calls with a path outside the workspace.
-    #[serde(default)]
-    pub outside: bool,
-    /// Directories of the workspace; true for calls with a path outside all of them.
-    #[serde(default)]
-    pub outside_of: Vec<String>,
-    /// Patterns of operands; true for calls with an operand that none of them matches.
-    #[serde(default)]
-    pub other_than: Vec<String>,
-    /// Tools, to one of which the output goes.
-    #[serde(default)]
-    pub into: Vec<String>,
-    /// Patterns of files, one of which the call writes.
-    #[serde(default)]
-    pub writes: Vec<String>,
-    /// True for calls without other options and operands.
-    #[serde(default)]
-    pub exact: bool,
-    /// The verdict; `None` in a rule that is only about the network.
-    #[serde(default)]
-    pub then: Option<Verdict>,
-    /// The call network; `None` leaves it to other rules.
-    #[serde(default)]
-    pub net: Option<CallNetwork>,
-    /// The reason for users and agents.
-    #[serde(default)]
-    pub because: String,
-    /// Calls that the rule must match, and calls that it must not match.
-    #[serde(default)]
-    pub examples: Examples,
-}
-
-/// A call network, by a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CallNetwork {
-    /// No network, not even loopback.
-    None,
-}
-
-impl CallNetwork {
-    /// Returns the word of files.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CallNetwork::None => "none",
-        }
-    }
-}
-
-/// Example commands, quoted as for a shell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Examples {
-    /// Commands that the rule matches.
-    pub yes: Vec<String>,
-    /// Commands that it does not match.
-    pub no: Vec<String>,
-}
-
-/// Tool and subcommand of a rule.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected \"tool subcommand\", or a list of words and lists of words"
-)]
-pub enum Run {
-    /// Words separated by spaces.
-    Text(String),
-    /// Words, each with its alternatives.
-    Words(Vec<RunWord>),
-}
-
-/// A word of [`Run`].
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "expected a word, or a list of words")]
-pub enum RunWord {
-    /// One word.
-    One(String),
-    /// One of these words.
-    Any(Vec<String>),
-}
-
-impl Default for Run {
-    fn default() -> Self {
-        Run::Text(String::new())
-    }
-}
-
-impl fmt::Display for Run {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.words().into_iter().map(|words| words.join("|"));
-        f.write_str(&words.collect::<Vec<_>>().join(" "))
-    }
-}
-
-impl Examples {
-    /// Returns the number of examples.
-    pub fn len(&self) -> usize {
-        self.yes.len() + self.no.len()
-    }
-
-    /// Returns whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl Run {
-    /// Returns the alternatives of each word.
-    pub fn words(&self) -> Vec<Vec<String>> {
-        match self {
-            Run::Text(text) => text.split_whitespace().map(|word| vec![word.to_owned()]).collect(),
-            Run::Words(words) => words
-                .iter()
-                .map(|word| match word {
-                    RunWord::One(word) => vec![word.clone()],
-                    RunWord::Any(words) => words.clone(),
-                })
-                .collect(),
-        }
-    }
-}
-
-/// An invalid rule.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidJudgeRule {
-    /// `run` has no tool.
-    #[error("the rule has no tool")]
-    NoTool,
-    /// Neither `then` nor `net`.
-    #[error("the rule has neither 'then' nor 'net'")]
-    NoEffect,
-    /// `run` has an option or an empty word.
-    #[error("'{0}' is no tool or subcommand")]
-    NotWord(String),
-    /// More combinations than the limit.
-    #[error("the rule has more than {MAX_COMBINATIONS} combinations of words")]
-    TooMany,
-    /// A condition is empty.
-    #[error("a condition of the rule is empty")]
-    EmptyCondition,
-    /// An example is no command.
-    #[error("the example '{0}' is not a command")]
-    NotCommand(String),
-    /// An example of `yes` does not match.
-    #[error("the rule does not match its example '{0}'")]
-    NotMatched(String),
-    /// An example of `no` matches.
-    #[error("the rule matches its counterexample '{0}'")]
-    Matched(String),
-}
-
-/// Combinations of alternatives in `run` that a rule may have.
-const MAX_COMBINATIONS: usize = 256;
+use super::table::{base_name, find};
+use super::wanted::Wanted;
 
 /// The origin of a rule, in the order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuleOrigin {
+    /// The command line.
+    Flag,
     /// The user's file.
     User,
     /// The default set.
@@ -207,6 +38,8 @@ pub(super) struct Rule {
     exact: bool,
     conditions: usize,
     pub(super) origin: RuleOrigin,
+    /// Further conditions of a rule on requests.
+    pub(super) wanted: Option<Arc<Wanted>>,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -227,57 +60,33 @@ impl Rule {
         origin: RuleOrigin,
     ) -> Result<Vec<Rule>, InvalidJudgeRule> {
         let words = text.run.words();
-        if words.is_empty() {
-            return Err(InvalidJudgeRule::NoTool);
+        let is_option =
+            |word: &&String| word.starts_with('-') || word.contains(char::is_whitespace);
+        if let Some(word) = words.iter().flatten().find(is_option).filter(|_| !text.is_line()) {
+            return Err(InvalidJudgeRule::NotWord(word.clone()));
         }
-        let mut combinations: Vec<Vec<String>> = vec![Vec::new()];
-        for alternatives in &words {
-            let invalid = |word: &&String| {
-                word.is_empty() || word.starts_with('-') || word.contains(char::is_whitespace)
-            };
-            if let Some(word) = alternatives.iter().find(invalid) {
-                return Err(InvalidJudgeRule::NotWord(word.clone()));
-            }
-            if combinations.len() * alternatives.len().max(1) > MAX_COMBINATIONS {
-                return Err(InvalidJudgeRule::TooMany);
-            }
-            let longer = |head: &Vec<String>| {
-                let head = head.clone();
-                alternatives.iter().map(move |word| [head.clone(), vec![word.clone()]].concat())
-            };
-            combinations = combinations.iter().flat_map(longer).collect();
-        }
-        if combinations.is_empty() {
-            return Err(InvalidJudgeRule::NoTool);
-        }
-        let mut items = text
-            .with
-            .iter()
-            .chain(&text.all)
-            .chain(&text.without)
-            .chain(&text.outside_of)
-            .chain(&text.other_than)
-            .chain(&text.into)
-            .chain(&text.writes);
-        if items.any(String::is_empty) {
+        let combinations = match words.is_empty() && text.is_on_requests() {
+            true => vec![vec!["*".to_owned()]],
+            false => text.run.combinations()?,
+        };
+        if text.lists().into_iter().flatten().any(String::is_empty) {
             return Err(InvalidJudgeRule::EmptyCondition);
         }
         let shared =
             Arc::new(Shared { source: source.to_owned(), then, because: text.because.clone() });
-        let conditions = [
-            usize::from(!text.with.is_empty()),
-            text.all.len(),
-            usize::from(!text.without.is_empty()),
-            usize::from(text.outside),
-            usize::from(!text.outside_of.is_empty()),
-            usize::from(!text.other_than.is_empty()),
-            usize::from(!text.into.is_empty()),
-            usize::from(!text.writes.is_empty()),
-            // An exact rule is narrower than any other one.
-            if text.exact { 1000 } else { 0 },
-        ];
+        let lists = text.lists().into_iter().filter(|list| !list.is_empty()).count();
+        let more = text.all.len().saturating_sub(1) + usize::from(text.outside);
+        // An exact rule is narrower than any other one.
+        let conditions = lists + more + if text.exact { 1000 } else { 0 };
         let rule = |words: Vec<String>| {
             let mut run: Vec<Vec<u8>> = words.into_iter().map(String::into_bytes).collect();
+            let mut wanted = None;
+            if text.is_on_requests() {
+                wanted = Some(Arc::new(Wanted::of(text, &run)?));
+                if let Some(program) = run.first_mut() {
+                    *program = base_name(program).to_vec();
+                }
+            }
             let (known, tool, dashed) = find(run.first().map(Vec::as_slice).unwrap_or_default());
             let (tool, dashed) = (tool.to_vec(), dashed.map(<[u8]>::to_vec));
             run.splice(..1, std::iter::once(tool).chain(dashed));
@@ -287,7 +96,7 @@ impl Rule {
             let bytes = |items: &[String]| -> Vec<Vec<u8>> {
                 items.iter().map(|item| item.clone().into_bytes()).collect()
             };
-            Rule {
+            Ok(Rule {
                 with: compile(&text.with),
                 all: compile(&text.all),
                 without: compile(&text.without),
@@ -297,13 +106,22 @@ impl Rule {
                 into: bytes(&text.into),
                 writes: bytes(&text.writes),
                 exact: text.exact,
-                conditions: conditions.iter().sum(),
+                conditions: conditions + wanted.as_ref().map_or(0, |it| it.conditions()),
                 origin,
+                wanted,
                 shared: Arc::clone(&shared),
                 run,
-            }
+            })
         };
-        Ok(combinations.into_iter().map(rule).collect())
+        combinations.into_iter().map(rule).collect()
+    }
+
+    /// Returns its reason as a further part of a sentence.
+    pub(super) fn because(&self) -> String {
+        match self.shared.because.as_str() {
+            "" => String::new(),
+            because => format!(": {because}"),
+        }
     }
 
     /// Returns whether the rule is on the tools that read the output.

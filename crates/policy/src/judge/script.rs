@@ -36,6 +36,8 @@ pub(super) struct Simple {
     pub(super) input: Input,
     /// True if the text that it runs is read: its commands follow.
     pub(super) is_read: bool,
+    /// True if a redirection is about a file or a text.
+    pub(super) is_redirected: bool,
 }
 
 /// A command that reads the output of another one.
@@ -137,6 +139,8 @@ enum Redirection {
     None,
     /// A file that is written.
     Output,
+    /// A descriptor, as in `2>&1`, or a file that is written.
+    Descriptor,
     /// A file that is read.
     Input,
     Text,
@@ -337,8 +341,9 @@ impl Reader<'_> {
             current.word.get_or_insert_default().extend(b"/dev/fd/\0");
             return;
         }
-        current.redirection = match byte {
-            b'<' => Redirection::Input,
+        current.redirection = match (byte, self.peek()) {
+            (b'<', _) => Redirection::Input,
+            (_, Some(b'&')) => Redirection::Descriptor,
             _ => Redirection::Output,
         };
         if byte == b'<' && self.next_if(b'<') {
@@ -371,7 +376,9 @@ impl Reader<'_> {
         let word = words.pop().unwrap_or_default();
         match redirection {
             Redirection::None => {}
-            Redirection::Output => current.writes.push(word),
+            Redirection::Descriptor if word.iter().all(|it| it.is_ascii_digit() || *it == b'-') => {
+            }
+            Redirection::Output | Redirection::Descriptor => current.writes.push(word),
             Redirection::Input => current.reads.push(word),
             Redirection::Text => current.input = Input::Text(word.into()),
             Redirection::Heredoc { strips_tabs } => self.heredocs.push(Heredoc {
@@ -382,15 +389,4 @@ impl Reader<'_> {
             }),
         }
     }
-}
-
-/// Matches `NAME=..` and `NAME+=..`.
-pub(super) fn is_assignment(word: &[u8]) -> bool {
-    let Some(at) = word.iter().position(|byte| *byte == b'=') else { return false };
-    let name = word.get(..at).unwrap_or_default();
-    let name = name.strip_suffix(b"+").unwrap_or(name);
-    let name = name.split(|byte| *byte == b'[').next().unwrap_or_default();
-    !name.is_empty()
-        && !name.first().is_some_and(u8::is_ascii_digit)
-        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }

@@ -120,12 +120,13 @@ impl RuleSet {
 
     /// Returns whether any rule matches, for examples.
     pub(super) fn matches(&self, parts: &Parts<'_>) -> bool {
-        let is_matched = |part: &Part<'_>| {
-            self.rules
+        self.rules.iter().any(|rule| match &rule.wanted {
+            Some(wanted) => rule.matches_part(wanted, parts) == Match::Yes,
+            None => parts
+                .list
                 .iter()
-                .any(|rule| rule.matches(&part.call, &part.place, &part.into) == Match::Yes)
-        };
-        parts.list.iter().any(is_matched)
+                .any(|part| rule.matches(&part.call, &part.place, &part.into) == Match::Yes),
+        })
     }
 
     /// Returns the strictest judgement on all parts.
@@ -144,7 +145,7 @@ impl RuleSet {
             found.rule = rule.shared.source.clone();
             found.reason = format!(
                 "a part of the command is known only when it runs, and this rule could apply{}",
-                because(rule)
+                rule.because()
             );
         }
         found
@@ -207,7 +208,7 @@ impl RuleSet {
                 reason: format!(
                     "a part of the command is known only when it runs, and this rule could \
                      apply{}",
-                    because(rule)
+                    rule.because()
                 ),
                 no_network: None,
             },
@@ -262,14 +263,6 @@ fn merged<'a>(
         (None, _) => defaults.next(),
         _ => own.next(),
     })
-}
-
-/// Returns a rule's reason as a further part of a sentence.
-fn because(rule: &Rule) -> String {
-    match rule.shared.because.as_str() {
-        "" => String::new(),
-        because => format!(": {because}"),
-    }
 }
 
 impl fmt::Display for NormalCall {

@@ -6,12 +6,13 @@ mod scripts;
 
 use std::rc::Rc;
 
+use super::assignment::is_assignment;
 use super::flow::{Flow, Row, reads_stdin};
 use super::glob::{PLAIN, UNKNOWN, is_unknown};
 use super::marks::{found_below, setting_of, without_marks};
 use super::normal::{NormalCall, is_splitting};
 use super::place::{Place, is_stdin};
-use super::script::{Input, RESERVED, Script, is_assignment};
+use super::script::{Input, RESERVED, Script};
 use super::table::{How, JudgedTools, Runs, base_name};
 use crate::asked_call::AskedCall;
 

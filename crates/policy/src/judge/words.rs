@@ -1,10 +1,11 @@
 //! Commands that a call has as words.
 
+use super::assignment::is_assignment;
 use super::glob::UNKNOWN;
 use super::marks::found_below;
 use super::normal::NormalCall;
 use super::printed::search_roots;
-use super::script::{Input, is_assignment};
+use super::script::Input;
 use super::table::{Runs, base_name, find};
 use super::unwrap::{Around, Parts};
 

@@ -64,6 +64,26 @@ fn the_editor_is_asked_and_its_answer_forwarded() {
 }
 
 #[test]
+fn a_reason_is_added_to_what_the_editor_shows() {
+    let text = |text: &str| json!({"type": "content", "content": {"type": "text", "text": text}});
+    let asked = |mut call: Value, reason: &str| {
+        call["toolCallId"] = json!("t");
+        let mut story = Story::new(RelayConfig::default());
+        let mut ask = permission(7);
+        ask["params"]["toolCall"] = call;
+        story.agent_sends(ask);
+        story.relay.explain_permission(&id(7), reason);
+        assert!(story.relay.ask_editor(&id(7), story.now));
+        story.relay.explain_permission(&id(7), "late");
+        let asked = story.editor().pop().unwrap();
+        asked["params"]["toolCall"]["content"].clone()
+    };
+    assert_eq!(asked(json!({}), "why"), json!([text("why")]));
+    assert_eq!(asked(json!({"content": [text("a")]}), "why"), json!([text("a"), text("why")]));
+    assert_eq!(asked(json!({"content": null}), ""), json!(null));
+}
+
+#[test]
 fn an_editors_error_reaches_the_agent() {
     let mut story = Story::start();
     story.ask_permission(7);

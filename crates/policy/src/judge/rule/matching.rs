@@ -1,4 +1,4 @@
-//! Whether a rule matches a call.
+//! Matches a rule with a call.
 
 use super::Rule;
 use crate::judge::Verdict;

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::inline::unwrapped;
-use super::{Current, Input, LOOP, Level, Reader, Simple, Sink, UNKNOWN, is_assignment};
+use super::{Current, Input, LOOP, Level, Reader, Simple, Sink, UNKNOWN};
+use crate::judge::assignment::is_assignment;
 use crate::judge::printed::{Printed, printed, prints_environment, selects_lines};
 
 /// Reserved words that a command may follow.
@@ -168,6 +169,7 @@ impl Reader<'_> {
                 directories: command.directories.clone(),
                 input: command.input.clone(),
                 is_read: command.is_read,
+                is_redirected: command.is_redirected,
             }
         };
         values.iter().map(with).collect()

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::{Current, Input, Level, MAX_DEPTH, RESERVED, Reader, Sink, is_assignment};
+use super::{Current, Input, Level, MAX_DEPTH, RESERVED, Reader, Sink};
+use crate::judge::assignment::is_assignment;
 use crate::judge::glob::{PLAIN, UNKNOWN};
 use crate::judge::normal::NormalCall;
 use crate::judge::place::is_stdin;
@@ -244,6 +245,10 @@ impl Reader<'_> {
     /// Adds the redirections around commands to them.
     pub(super) fn redirect(&mut self, range: Range<usize>, current: &Current) {
         let outputs = current.sinks();
+        let mut files = current.writes.iter().chain(&current.reads);
+        let is_redirected = files.any(|file| file != b"/dev/null")
+            || current.input != Input::Inherited
+            || self.heredocs.iter().any(|heredoc| heredoc.commands.is_none());
         for command in self.script.commands.get_mut(range.clone()).unwrap_or_default() {
             if command.input == Input::Inherited {
                 command.input = current.input.clone();
@@ -251,6 +256,7 @@ impl Reader<'_> {
             command.writes.extend(current.writes.iter().cloned());
             command.reads.extend(current.reads.iter().cloned());
             command.into.extend(&outputs);
+            command.is_redirected |= is_redirected;
         }
         for heredoc in &mut self.heredocs {
             heredoc.commands.get_or_insert(range.clone());
