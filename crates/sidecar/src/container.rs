@@ -24,8 +24,8 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aifo_engine::{
-    ContainerLimits, ContainerSpec, Engine, EngineCommand, EngineError, Labels, Mount, Value,
-    container_name,
+    ContainerLimits, ContainerSpec, Engine, EngineCommand, EngineError, Flavor, Labels, Mount,
+    Value, container_name,
 };
 use aifo_process::Restriction;
 use aifo_types::{Kind, Subnet};
@@ -230,8 +230,9 @@ impl ContainerBackend {
         let engine = &shared.config.engine;
         let names = std::mem::take(&mut *shared.names());
         let names: Vec<String> = names.into_iter().collect();
-        // They are all there is. One that is ending by itself is listed until it is gone.
-        let is_known = settled.is_ok() && !shared.has_network();
+        // They are all there is, and docker removes nothing later. Podman may still leave their network.
+        let is_known =
+            settled.is_ok() && !shared.has_network() && engine.flavor() == Flavor::Docker;
         let removed = match is_known && engine.remove_now(&names).await.is_ok() {
             true => Ok(()),
             false => remove_session(engine, &shared.config.labels.session).await,
@@ -257,8 +258,8 @@ pub async fn remove_session(engine: &Engine, session: &str) -> Result<(), Engine
             // This fails while a container in it is being removed.
             failure = engine.remove_network(&network.name).await.err().or(failure);
         }
-        // The first removal is usually all.
-        if attempt > 0 || failure.is_some() {
+        // Docker's first removal is usually all.
+        if attempt > 0 || failure.is_some() || engine.flavor() == Flavor::Podman {
             tokio::time::sleep(REMOVE_PAUSE).await;
         }
     }
