@@ -209,9 +209,8 @@ fn reading(example: &str) -> String {
 
 fn invalid(source: &Source, error: &InvalidJudgeRule) -> ConfigError {
     let hint = match error {
-        InvalidJudgeRule::NoKind | InvalidJudgeRule::NotFileKind(_) => {
-            "name kinds of files: kind = [\"read\", \"edit\"]; or add 'run'".to_owned()
-        }
+        InvalidJudgeRule::NoKind => "for example: kind = [\"read\", \"edit\"]".to_owned(),
+        InvalidJudgeRule::NotFileKind(_) => "name kinds of files, or add 'run'".to_owned(),
         InvalidJudgeRule::InvalidPath(_) => "for example: path = \"src\"".to_owned(),
         InvalidJudgeRule::NetOfRequest => "write a rule with 'run' and 'net' alone".to_owned(),
         InvalidJudgeRule::NoRun => "add 'run', or remove the conditions".to_owned(),

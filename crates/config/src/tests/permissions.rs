@@ -59,11 +59,11 @@ fn invalid_rules() {
         ("path = '~/.ssh'", "/u.toml:1: invalid path '~/.ssh': expected one that"),
         (
             "path = 'src'\nthen = 'allow'",
-            "/u.toml:1: a rule that allows by a path names its kinds\nhint: name kinds of files",
+            "/u.toml:1: a rule that allows by a path names its kinds\nhint: for example: kind",
         ),
         (
             "kind = 'execute'\npath = 'src'\nthen = 'allow'",
-            "of kind 'execute'\nhint: name kinds of",
+            "of kind 'execute'\nhint: name kinds of files, or add 'run'",
         ),
         (
             "kind = 'edit'\nnet = 'none'",
