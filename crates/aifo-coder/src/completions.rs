@@ -15,7 +15,7 @@ use aifo_engine::{
     within_timeout,
 };
 use aifo_host::{running_sessions, session_logs};
-use aifo_policy::REQUEST_KINDS;
+use aifo_policy::request_words;
 use aifo_terminal::paint;
 use clap::{Arg, Command, ValueHint, builder::PossibleValuesParser};
 use clap_complete::Shell;
@@ -128,7 +128,7 @@ impl Vocabulary {
             "kinds" | "kind" => Some(self.kinds.clone()),
             "rules" => owned(GROUPS.iter().map(|group| group.name).collect()),
             "toolchain" => Some([&["auto".to_owned()], self.kinds.as_slice()].concat()),
-            "yes-to" => owned(REQUEST_KINDS.into_iter().chain(["all"]).collect()),
+            "yes-to" => owned(request_words().collect()),
             "runner_transport" => owned(vec!["auto", "socket", "stdio"]),
             "running" => owned(vec!["aifo-running"]),
             "session" => owned(vec!["aifo-sessions"]),

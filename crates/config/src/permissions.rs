@@ -2,11 +2,9 @@
 
 use std::fmt::Write;
 
+use aifo_policy::FILE_KINDS;
 use serde_json::Value;
 use toml::Table;
-
-/// Kinds of requests that are about files.
-const FILE_KINDS: [&str; 5] = ["read", "edit", "delete", "move", "search"];
 
 /// Returns rules that decide as a table of permissions did, or are stricter, as TOML. Other values are left out.
 pub(crate) fn rules_instead(table: &Table) -> String {
@@ -65,7 +63,7 @@ fn conditions(entry: &toml::Value, then: &str) -> Option<Instead> {
     let kind = match (kind, command, path) {
         (Some(kind), _, _) => Some(Value::from(kind)),
         (None, None, Some(_)) if then == "allow" => Some(Value::from(FILE_KINDS.to_vec())),
-        (None, Some(_), None) | (None, Some(_), Some(_)) if then == "allow" => Some("*".into()),
+        (None, Some(_), _) if then == "allow" => Some("*".into()),
         (None, Some(_), None) => Some("*".into()),
         (None, None, None) => return None,
         (None, _, Some(_)) => None,

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use aifo_policy::{
-    InvalidJudgeRule, Judge, JudgedCall, REQUEST_KINDS, RuleDoubt, RuleOrigin, RuleText, RunWord,
-    Verdict, example_call, rule_doubts,
+    InvalidJudgeRule, Judge, JudgedCall, RuleDoubt, RuleOrigin, RuleText, RunWord, Verdict,
+    example_call, request_words, rule_doubts,
 };
 use aifo_types::ToolName;
 use serde_json::json;
@@ -150,12 +150,12 @@ fn read(item: &Item<'_>) -> Result<(NamedRules, Vec<Source>), ConfigError> {
 
 /// Returns the rule that a word of `--yes-to` stands for, and its source.
 fn rule_of_word(word: &str, item: &Item<'_>) -> Result<((RuleText, String), Source), ConfigError> {
-    let known = || REQUEST_KINDS.into_iter().chain(["all"]);
-    if !known().any(|kind| kind == word) {
+    if !request_words().any(|kind| kind == word) {
         let error = item.error(format!("there is no kind of request '{word}'"));
-        return Err(match suggestion(word, known()) {
+        return Err(match suggestion(word, request_words()) {
             Some(meant) => error.hint(format!("did you mean '{meant}'?")),
-            None => error.hint(format!("known kinds: {}", known().collect::<Vec<_>>().join(", "))),
+            None => error
+                .hint(format!("known kinds: {}", request_words().collect::<Vec<_>>().join(", "))),
         });
     }
     let kind = if word == "all" { "*" } else { word };

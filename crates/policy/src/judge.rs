@@ -47,7 +47,7 @@ pub use self::doubts::{RuleDoubt, rule_doubts};
 pub use self::environment::{is_judged_variable, with_variables};
 pub use self::file::{default_rules, example_call};
 pub use self::requested::{
-    AccessRequest, KINDS as REQUEST_KINDS, RequestedCommand, covers_commands,
+    AccessRequest, FILE_KINDS, RequestedCommand, covers_commands, request_words,
 };
 pub use self::rule::RuleOrigin;
 pub use self::rule_text::{CallNetwork, Examples, InvalidJudgeRule, RuleText, Run, RunWord};
@@ -116,6 +116,15 @@ pub struct Judge {
     workspace_requests: Vec<Rule>,
     /// `None` takes paths as they are written.
     links: Option<Links>,
+}
+
+impl Judgement {
+    /// Returns the stricter one; of two with one verdict, that which has a rule.
+    #[must_use]
+    pub fn or_stricter(self, other: Self) -> Self {
+        let is_named = other.verdict == self.verdict && self.rule.is_empty();
+        if other.verdict > self.verdict || is_named { other } else { self }
+    }
 }
 
 /// Formats the judgement with its cause: `deny: /home/me/.config/aifo/config.toml:3`.
@@ -233,10 +242,12 @@ impl Judge {
     /// ```
     pub fn judge_request(&self, request: &AccessRequest<'_>) -> Judgement {
         let names = names_of(request);
-        let place = self.place(b"/", &names);
-        let own = Requested::new(&self.requests, request, &place).judge(Verdict::Ask);
-        let of_workspace = Requested::new(&self.workspace_requests, request, &place);
-        let of_workspace = of_workspace.judge(Verdict::Allow);
+        self.judge_requested(&Requested::new(request, &self.place(b"/", &names)))
+    }
+
+    fn judge_requested(&self, requested: &Requested<'_>) -> Judgement {
+        let own = requested.judge(&self.requests, Verdict::Ask);
+        let of_workspace = requested.judge(&self.workspace_requests, Verdict::Allow);
         if of_workspace.verdict > own.verdict { of_workspace } else { own }
     }
 
@@ -244,10 +255,9 @@ impl Judge {
     /// answer or none.
     pub fn denial(&self, request: &AccessRequest<'_>) -> Option<Judgement> {
         let names = names_of(request);
-        let place = self.place(b"/", &names);
+        let requested = Requested::new(request, &self.place(b"/", &names));
         let sets = [&self.requests, &self.workspace_requests];
-        let mut denials =
-            sets.into_iter().filter_map(|set| Requested::new(set, request, &place).denial());
+        let mut denials = sets.into_iter().filter_map(|set| requested.denial(set));
         denials.find(|judgement| judgement.verdict == Verdict::Deny)
     }
 
@@ -288,17 +298,12 @@ impl Judge {
     /// in it.
     pub fn explain_request(&self, request: &AccessRequest<'_>) -> Explained {
         let names = names_of(request);
-        let directory = request.cwd.as_os_str().as_bytes();
-        let place = self.place(directory, &names);
-        let parts = request.command.map(|command| command.parts(&place)).unwrap_or_default();
+        let requested = Requested::new(request, &self.place(b"/", &names));
+        let parts = &requested.parts;
         let of_calls = parts.iter().map(|parts| self.judge_parts(parts));
         let of_calls = of_calls.max_by_key(|judgement| judgement.verdict).unwrap_or_default();
-        let of_request = self.judge_request(request);
-        let is_named = of_request.rule.is_empty() && !of_calls.rule.is_empty();
-        let is_stricter = of_calls.verdict > of_request.verdict
-            || (is_named && of_calls.verdict == of_request.verdict);
         Explained {
-            judgement: if is_stricter { of_calls } else { of_request },
+            judgement: self.judge_requested(&requested).or_stricter(of_calls),
             calls: parts
                 .iter()
                 .flat_map(|parts| &parts.list)

@@ -44,10 +44,10 @@ pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};
 pub use judge::{
-    AccessRequest, CallNetwork, Examples, Explained, InvalidJudgeRule, Judge, JudgedCall,
-    Judgement, REQUEST_KINDS, RequestedCommand, RuleDoubt, RuleOrigin, RuleText, Run, RunWord,
-    Verdict, covers_commands, default_rules, example_call, is_judged_variable, rule_doubts,
-    scripts, with_variables,
+    AccessRequest, CallNetwork, Examples, Explained, FILE_KINDS, InvalidJudgeRule, Judge,
+    JudgedCall, Judgement, RequestedCommand, RuleDoubt, RuleOrigin, RuleText, Run, RunWord,
+    Verdict, covers_commands, default_rules, example_call, is_judged_variable, request_words,
+    rule_doubts, scripts, with_variables,
 };
 pub use kinds::{
     DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,

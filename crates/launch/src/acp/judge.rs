@@ -85,9 +85,7 @@ impl PermissionJudge {
         let of_call = self.strictest(request.call.as_ref()).unwrap_or_default();
         let of_request = self.ruling(AgentRequest::Permission(request));
         // Its call would wait for a user, who reads why.
-        let is_of_call = of_call.verdict > of_request.verdict
-            || (of_call.verdict == of_request.verdict && of_request.rule.is_empty());
-        let ruling = if is_of_call { of_call } else { of_request };
+        let ruling = of_request.or_stricter(of_call);
         let decision = match ruling.verdict {
             Verdict::Allow => self.allow(request),
             Verdict::Deny => request.choose(PermissionAnswer::Deny, None),

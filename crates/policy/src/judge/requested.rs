@@ -47,7 +47,7 @@ pub(super) struct SureCommand {
 }
 
 /// The kinds of requests in ACP. An agent may send other kinds.
-pub const KINDS: [&str; 10] = [
+const KINDS: [&str; 10] = [
     "read",
     "edit",
     "delete",
@@ -65,9 +65,16 @@ pub fn covers_commands(kind: &str) -> bool {
     !KINDS.contains(&kind) || ["execute", "other"].contains(&kind)
 }
 
-/// Returns whether requests of this kind only affect the files that they name.
+/// Returns the words of `--yes-to`: the kinds of ACP, and `all`.
+pub fn request_words() -> impl Iterator<Item = &'static str> {
+    KINDS.into_iter().chain(["all"])
+}
+
+/// Kinds of requests that only affect the files that they name.
+pub const FILE_KINDS: [&str; 5] = ["read", "edit", "delete", "move", "search"];
+
 pub(super) fn is_file_kind(kind: &str) -> bool {
-    ["read", "edit", "delete", "move", "search"].contains(&kind)
+    FILE_KINDS.contains(&kind)
 }
 
 impl AccessRequest<'_> {

@@ -130,35 +130,30 @@ fn is_line(line: &NormalCall, call: &NormalCall) -> Match {
     of_line.iter().map(of_one).chain(operands).min().unwrap_or(Match::Yes)
 }
 
-/// The rules on requests, in the order of [`Rule::rank`], with a request.
+/// A request for rules that are in the order of [`Rule::rank`].
 pub(super) struct Requested<'a> {
-    rules: &'a [Rule],
     request: &'a AccessRequest<'a>,
     place: Place<'a>,
     /// The calls of its command.
-    parts: Vec<Parts<'a>>,
+    pub(super) parts: Vec<Parts<'a>>,
+}
+
+/// Returns the rules that are on requests: all of them.
+fn on_requests(rules: &[Rule]) -> impl Iterator<Item = (&Rule, &Wanted)> {
+    rules.iter().filter_map(|rule| Some((rule, rule.wanted.as_deref()?)))
 }
 
 impl<'a> Requested<'a> {
-    pub(super) fn new(
-        rules: &'a [Rule],
-        request: &'a AccessRequest<'a>,
-        place: &Place<'a>,
-    ) -> Self {
+    pub(super) fn new(request: &'a AccessRequest<'a>, place: &Place<'a>) -> Self {
         let cwd = request.cwd.as_os_str().as_bytes().to_vec();
         let place = Place { directories: vec![cwd], ..place.clone() };
         let parts = request.command.map(|command| command.parts(&place)).unwrap_or_default();
-        Requested { rules, request, place, parts }
-    }
-
-    fn rules(&self) -> impl Iterator<Item = (&'a Rule, &'a Wanted)> {
-        self.rules.iter().filter_map(|rule| Some((rule, rule.wanted.as_deref()?)))
+        Requested { request, place, parts }
     }
 
     /// Returns the denial, which no other rule lifts; an unsure one is a question.
-    pub(super) fn denial(&self) -> Option<Judgement> {
-        let denials = self
-            .rules()
+    pub(super) fn denial(&self, rules: &[Rule]) -> Option<Judgement> {
+        let denials = on_requests(rules)
             .filter(|(rule, wanted)| rule.shared.then == Verdict::Deny && !wanted.is_last());
         let judged = denials.filter_map(|(rule, wanted)| {
             let found = rule.applies(wanted, self.request, &self.parts);
@@ -168,26 +163,24 @@ impl<'a> Requested<'a> {
     }
 
     /// Returns the verdict; `otherwise` if no rule decides.
-    pub(super) fn judge(&self, otherwise: Verdict) -> Judgement {
-        let mut strictest = self.denial().unwrap_or_default();
+    pub(super) fn judge(&self, rules: &[Rule], otherwise: Verdict) -> Judgement {
+        if rules.is_empty() {
+            return Judgement { verdict: otherwise, ..Judgement::default() };
+        }
+        let mut strictest = self.denial(rules).unwrap_or_default();
         if strictest.verdict == Verdict::Deny {
             return strictest;
         }
-        let mut take = |judged: Judgement| {
-            let is_named = judged.verdict == strictest.verdict && strictest.rule.is_empty();
-            if judged.verdict > strictest.verdict || is_named {
-                strictest = judged;
-            }
-        };
         let sure = self.request.command.and_then(|command| command.sure(&self.place));
         let sure = sure.unwrap_or_default();
         for command in &sure {
             let place = Place { directories: command.directories.clone(), ..self.place.clone() };
             let parts = Parts::of_call(&command.words, place, JudgedTools::default());
-            take(self.decide(Some(command), &[parts], otherwise));
+            let judged = self.decide(rules, Some(command), &[parts], otherwise);
+            strictest = strictest.or_stricter(judged);
         }
         if sure.is_empty() {
-            take(self.decide(None, &self.parts, otherwise));
+            strictest = strictest.or_stricter(self.decide(rules, None, &self.parts, otherwise));
         }
         strictest
     }
@@ -195,12 +188,13 @@ impl<'a> Requested<'a> {
     /// Returns the judgement on a simple command, or on a request of which none is known.
     fn decide(
         &self,
+        rules: &[Rule],
         command: Option<&SureCommand>,
         parts: &[Parts<'_>],
         otherwise: Verdict,
     ) -> Judgement {
         let mut asked: Option<Judgement> = None;
-        for (rule, wanted) in self.rules() {
+        for (rule, wanted) in on_requests(rules) {
             let covers = || rule.covers(wanted, self.request, command, &self.place);
             // No command alone shows the reader of its output.
             let parts = if rule.reads_output() { &self.parts } else { parts };
