@@ -26,8 +26,7 @@ fn check(flags: &PolicyCheck) -> anyhow::Result<()> {
     let workspace = flags.project.workspace.existing()?;
     let config = aifo_config::load(workspace, &flags.project.flags())?;
     config.argument_rules.warnings().into_iter().for_each(console::say);
-    let judge = config.argument_rules.judge(config.default_rules.value);
-    let judge = judge.with_links(aifo_config::links_below(workspace));
+    let judge = config.judge(workspace);
     let names = [aifo_config::real(workspace), workspace.to_owned()];
     let names = names.map(|path| path.into_os_string().into_vec());
     let directory = std::env::current_dir().context("cannot determine the current directory")?;

@@ -97,8 +97,7 @@ fn explain_request(flags: &Why) -> anyhow::Result<ExitCode> {
         &flags.smart.add_to(flags.project.flags()),
     )?;
     let workspace = directory(&flags.project.workspace.path)?;
-    let judge = config.argument_rules.judge(config.default_rules.value);
-    let judge = judge.with_links(aifo_config::links_below(&workspace));
+    let judge = config.judge(&workspace);
     let (kind, command) = (flags.kind.as_deref().unwrap_or_default(), command.as_ref());
     let paths: Vec<&str> = flags.path.iter().map(String::as_str).collect();
     let (names, cwd) = ([workspace], cwd_of(flags)?);

@@ -29,7 +29,7 @@ pub fn real(workspace: &Path) -> PathBuf {
 }
 
 /// Returns a function that reads a link at a path relative to the workspace, for the judge.
-pub fn links_below(workspace: &Path) -> impl Fn(&[u8]) -> Option<Vec<u8>> + use<> {
+pub(crate) fn links_below(workspace: &Path) -> impl Fn(&[u8]) -> Option<Vec<u8>> + use<> {
     let workspace = real(workspace);
     move |path| {
         let target = std::fs::read_link(workspace.join(OsStr::from_bytes(path))).ok()?;

@@ -21,6 +21,12 @@ use crate::toolchains::StartMode;
 const ASK_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Config {
+    /// Returns the judge of a session below a workspace, whose links it follows.
+    pub fn judge(&self, workspace: &Path) -> Judge {
+        let judge = self.argument_rules.judge(self.default_rules.value);
+        judge.with_links(links_below(workspace))
+    }
+
     /// Returns the tools that are judged before they run where the agent is.
     ///
     /// A list that is set is the whole one. Else it also has the tools of the files' rules, so that a rule on any
@@ -66,10 +72,9 @@ impl Config {
         };
         session.caches = self.caches.value;
         session.listen.clone_from(&self.listen.value);
-        let judge = self.argument_rules.judge(self.default_rules.value);
+        let judge = self.judge(workspace);
         session.in_place = self.tools_in_place(&judge).collect();
-        session.judge =
-            (!judge.is_empty()).then(|| judge.with_links(links_below(workspace)).into());
+        session.judge = (!judge.is_empty()).then(|| judge.into());
         session.policy = self.kinds.policy.clone();
         let has_names = match &session.backend {
             SidecarBackend::Containers(containers) => containers.net.is_by_name(),

@@ -128,8 +128,7 @@ impl CallExplainer<'_> {
 
     /// Returns the verdict of the rules on arguments.
     fn judgement(&self, tool: &str, args: &[Vec<u8>], cwd: &Path) -> Judgement {
-        let judge = self.config.argument_rules.judge(self.config.default_rules.value);
-        let judge = judge.with_links(crate::links_below(self.workspace));
+        let judge = self.config.judge(self.workspace);
         let mut argv = vec![tool.as_bytes().to_vec()];
         argv.extend(args.iter().cloned());
         let workspace = [self.workspace.as_os_str().as_bytes().to_vec()];
