@@ -3,6 +3,8 @@
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -55,6 +57,9 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
 
 /// Runs a command and returns its status and both output streams in order. Every line also goes to
 /// stderr.
+///
+/// A process that the command left behind may hold its output open for good. It is waited for no longer than
+/// [`LEFT_BEHIND`].
 pub(crate) fn capture(command: &mut Command) -> Result<(ExitStatus, String)> {
     let line = brief(&line(command));
     eprintln!("$ {line}");
@@ -63,15 +68,33 @@ pub(crate) fn capture(command: &mut Command) -> Result<(ExitStatus, String)> {
     let mut child = command.spawn().with_context(|| format!("cannot run `{line}`"))?;
     // The command holds the pipe's write ends; the reader would never see its end.
     command.stdout(io::stderr()).stderr(io::stderr());
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(reader).split(b'\n');
+        lines.try_for_each(|line| sender.send(line).map_err(|_| ()))
+    });
     let mut report = String::new();
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = String::from_utf8_lossy(&line?).into_owned();
-        eprintln!("{line}");
-        report += &line;
-        report.push('\n');
+    loop {
+        match lines.recv_timeout(LEFT_BEHIND) {
+            Ok(line) => {
+                let line = String::from_utf8_lossy(&line?).into_owned();
+                eprintln!("{line}");
+                report += &line;
+                report.push('\n');
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_none() => {}
+            Err(RecvTimeoutError::Timeout) => {
+                eprintln!("a process that `{line}` left behind still holds its output");
+                break;
+            }
+        }
     }
     Ok((child.wait()?, report))
 }
+
+/// How long the output of a command that has ended may be silent before its end is no longer waited for.
+const LEFT_BEHIND: Duration = Duration::from_secs(2);
 
 /// Cuts a line, which may name hundreds of tests.
 fn brief(line: &str) -> String {
@@ -125,6 +148,17 @@ mod tests {
         command.args(["-c", "echo 1; echo 2 >&2; echo 3; exit 4"]);
         let (status, report) = capture(&mut command).unwrap();
         assert_eq!((status.code(), report.as_str()), (Some(4), "1\n2\n3\n"));
+    }
+
+    #[test]
+    fn a_process_that_was_left_behind_is_not_waited_for() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & echo $!"]);
+        let (status, report) = capture(&mut command).unwrap();
+        let left = report.trim().parse().unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(left), nix::sys::signal::Signal::SIGKILL)
+            .unwrap();
+        assert!(status.success());
     }
 
     #[test]

@@ -58,20 +58,26 @@ pub(crate) fn all_processes() -> impl Iterator<Item = Pid> {
 
 /// Returns the parent of a process; `None` if it has ended.
 pub fn parent_of(pid: Pid) -> Option<Pid> {
-    stat_field(pid, 1)?.parse().ok().map(Pid::from_raw)
+    stat(pid)?.split_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
 }
 
-/// Returns whether a process is a zombie or does not exist.
-pub(crate) fn is_zombie(pid: Pid) -> bool {
-    stat_field(pid, 0).is_none_or(|state| state == "Z" || state == "X")
+/// Returns whether a process is in the middle of an execve: it has memory, but no place for its
+/// environment yet. A zombie and a thread of the kernel have no memory and never get any.
+pub(crate) fn is_in_execve(pid: Pid) -> bool {
+    /// The flag `PF_KTHREAD` of `include/linux/sched.h`.
+    const KERNEL_THREAD: u64 = 0x0020_0000;
+    let Some(stat) = stat(pid) else { return false };
+    let field = |index| stat.split_whitespace().nth(index).unwrap_or_default();
+    let number = |index| field(index).parse::<u64>().unwrap_or_default();
+    // State, flags, and env_end, as proc_pid_stat(5) counts them, less 3.
+    !matches!(field(0), "Z" | "X") && number(6) & KERNEL_THREAD == 0 && number(48) == 0
 }
 
-/// Returns a field of `/proc/PID/stat`; the process state is field 0.
-fn stat_field(pid: Pid, index: usize) -> Option<String> {
+/// Returns the fields of `/proc/PID/stat` behind the command's name; the process state is the first.
+fn stat(pid: Pid) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command name may contain spaces and parentheses; the fields behind the last one do not.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(index).map(str::to_owned)
+    // The name may contain spaces and parentheses; the fields behind the last one do not.
+    Some(stat.rsplit_once(')')?.1.to_owned())
 }
 
 #[cfg(test)]
@@ -82,7 +88,24 @@ mod tests {
     fn parents_are_read_from_proc() {
         assert_eq!(parent_of(getpid()), Some(nix::unistd::getppid()));
         assert_eq!(parent_of(Pid::from_raw(i32::MAX)), None);
-        assert!(!is_zombie(getpid()) && is_zombie(Pid::from_raw(i32::MAX)));
+    }
+
+    #[test]
+    fn zombies_and_processes_without_an_environment_are_in_no_execve() {
+        let _guard = crate::reaper::lock_children();
+        let mut child =
+            std::process::Command::new("sleep").arg("1000").env_clear().spawn().unwrap();
+        let pid = Pid::from_raw(child.id().cast_signed());
+        // The spawn returned, so the execve is done.
+        assert!(!is_in_execve(pid) && !is_in_execve(getpid()));
+        child.kill().unwrap();
+        let is_zombie = || stat(pid).is_some_and(|stat| stat.trim_start().starts_with('Z'));
+        while !is_zombie() {
+            std::thread::yield_now();
+        }
+        assert!(!is_in_execve(pid));
+        child.wait().unwrap();
+        assert!(!is_in_execve(Pid::from_raw(i32::MAX)));
     }
 
     #[test]

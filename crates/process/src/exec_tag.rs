@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use aifo_types::{ExecId, Signal, env};
 use nix::unistd::{Pid, getpid};
 
-use crate::descendants::{all_processes, descendants_of, is_zombie};
+use crate::descendants::{all_processes, descendants_of, is_in_execve};
 use crate::sys;
 
 /// The variable that identifies the processes of one exec: `AIFO_EXEC=<exec id>`.
@@ -35,26 +35,32 @@ impl ExecTag {
 
     /// Returns whether a process was started with the tag.
     pub fn is_set_in(&self, pid: Pid) -> bool {
-        for _ in 0..ENVIRON_READS {
-            // A process that ended or belongs to another user has no readable environment.
-            let Ok(environ) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-            if !environ.is_empty() {
-                return environ.split(|byte| *byte == 0).any(|var| var == self.0.as_bytes());
-            }
-            // During an execve, environ is empty for a moment; for a zombie it stays empty.
-            if is_zombie(pid) {
-                return false;
-            }
-            std::thread::sleep(ENVIRON_READ_INTERVAL);
-        }
-        // The process was started with an empty environment.
-        false
+        read_environ(pid)
+            .is_some_and(|environ| environ.split(|byte| *byte == 0).any(|v| v == self.0.as_bytes()))
     }
 }
 
-/// How often an empty environment is read again, in case the process is in the middle of an execve.
-/// That takes a fraction of a millisecond, but can be preempted.
-const ENVIRON_READS: usize = 10;
+/// Returns the environment that a process was started with; `None` if it has ended or belongs to
+/// another user. Waits while an execve replaces it.
+fn read_environ(pid: Pid) -> Option<Vec<u8>> {
+    let read = || fs::read(format!("/proc/{pid}/environ")).ok();
+    for _ in 0..ENVIRON_READS {
+        let environ = read()?;
+        if !environ.is_empty() {
+            return Some(environ);
+        }
+        if !is_in_execve(pid) {
+            break;
+        }
+        std::thread::sleep(ENVIRON_READ_INTERVAL);
+    }
+    // It was started with an empty environment, or the execve has ended since the last read.
+    read()
+}
+
+/// How often the environment of a process in the middle of an execve is read. That takes a fraction of
+/// a millisecond, or longer where the program's file is read from a disk.
+const ENVIRON_READS: usize = 1000;
 const ENVIRON_READ_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Returns the live descendants of this process that carry the tag.
@@ -160,6 +166,15 @@ mod tests {
         assert_eq!(count(), 0);
     }
 
+    /// Kills the tagged processes when dropped, so that a failed test leaves none behind.
+    struct Kill<'a>(&'a ExecTag);
+
+    impl Drop for Kill<'_> {
+        fn drop(&mut self) {
+            kill_tagged(self.0);
+        }
+    }
+
     #[test]
     fn a_tag_survives_setsid_and_double_fork() {
         let id = ExecId::from_random(sys::random_bits().unwrap());
@@ -167,6 +182,7 @@ mod tests {
         let longer_tag = ExecTag(format!("{}x", tag.as_str()));
         let script = "setsid sh -c 'trap \"\" TERM INT HUP; while :; do sleep 1; done' & exit 0";
         let _guard = crate::reaper::lock_children();
+        let _none_is_left = Kill(&tag);
         crate::become_subreaper().unwrap();
         let mut shell = Command::new("sh");
         shell.args(["-c", script]).env(env::EXEC_TAG, id.as_str());
