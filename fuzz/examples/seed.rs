@@ -14,7 +14,7 @@ use aifo_types::{
     WindowSize,
 };
 use aifo_wire::{
-    CallNote, CancelCause, ClientHandover, ClientTransport, Delivery, Environment, Exit,
+    CallNote, CancelCause, ClientHandover, ClientTransport, Delivery, Environment, Exit, FileAccess, Program,
     FRAMES_VERSION, Frame, Interrupt, Limits, Listener, ListenerReport, Loopback, NetFrame,
     RequestEvent, RequestReader, ResourceUsage, Setup, SidecarLimit, SocketResult, Start,
     StartError, StartErrorCause, Stream, encode_invocation, encode_upgrade_head,
@@ -162,6 +162,13 @@ fn frames() -> Vec<Frame<'static>> {
         Frame::Bind { serial: 7, port: 3000 },
         Frame::Connect { serial: 7, address: Loopback::V6, port: 3000 },
         Frame::Opened { serial: 7, result: SocketResult::Passed, id: 3 },
+        Frame::OpenFile {
+            serial: 7,
+            access: FileAccess::Write,
+            user: Some(b"me:7".to_vec()),
+            path: b"/a".to_vec(),
+        },
+        Frame::File { serial: 7, errno: 2 },
         Frame::Unbind { port: 3000 },
     ]
 }
@@ -169,7 +176,8 @@ fn frames() -> Vec<Frame<'static>> {
 fn start() -> Start {
     let mut start = Start::new(full());
     start.set_serial(7);
-    start.program = Some(b"/usr/bin/make".to_vec());
+    start.program = Program::File(b"/usr/bin/make".to_vec());
+    start.user = Some(b"me:7".to_vec());
     start.environment = Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]);
     start.client = Some(ClientHandover {
         transport: ClientTransport::Passed,

@@ -106,7 +106,7 @@ fn environment(
 fn path_with_shims(path: &OsStr, in_place: &Path) -> OsString {
     let entries = std::fs::read_dir(in_place).into_iter().flatten().flatten();
     let is_found = |name: &OsString| {
-        let found = name.to_str().map(|name| find_in_path(name, path));
+        let found = Some(find_in_path(name, path));
         found.is_some_and(|found| found != Lookup::Absent)
     };
     let mut names: Vec<OsString> =
@@ -129,7 +129,7 @@ fn program(command: &OsStr, environment: &Environment) -> nix::Result<PathBuf> {
     }
     let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path);
     let name = command.to_str().ok_or(Errno::ENOENT)?;
-    match find_in_path(name, path.map(OsString::as_os_str).unwrap_or_default()) {
+    match find_in_path(name.as_ref(), path.map(OsString::as_os_str).unwrap_or_default()) {
         Lookup::Found(program) => Ok(program),
         Lookup::NotExecutable(_) => Err(Errno::EACCES),
         Lookup::Absent => Err(Errno::ENOENT),

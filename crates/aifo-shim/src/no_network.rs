@@ -45,7 +45,7 @@ pub(crate) fn run(words: &[OsString]) -> ShimExit {
         true => PathBuf::from(command),
         false => {
             let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-            match find_in_path(&command.to_string_lossy(), &path) {
+            match find_in_path(command, &path) {
                 Lookup::Found(program) => program,
                 Lookup::NotExecutable(file) => {
                     return not_executed(file.as_os_str().as_bytes(), Errno::EACCES);

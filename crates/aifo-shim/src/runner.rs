@@ -2,7 +2,7 @@
 //!
 //! `aifo-runner guard|serve [--guarded-by PID] [--stream] [--unlink] [--connect PATH
 //! [--connect-secs N]] [--write PATH].. [--writable PATH].. [--expect DEVICE:INODE:PATH].. [--cover DEVICE:INODE:PATH].. [--isolate-network SUBNET]..
-//! [--restrict NAME,..] [--hide PATH].. [--join-stack PID --resolver PATH [--mask PATH]..]` gets its
+//! [--tag NAME] [--restrict NAME,..] [--hide PATH].. [--join-stack PID --resolver PATH [--mask PATH]..]` gets its
 //! control connection as stdin or connects itself; `aifo-runner hold-stack` does the same in a network
 //! stack of its own; `aifo-runner watch` waits for the launcher to exit; `aifo-runner try-confinement`
 //! and `try-stack` only do that.
@@ -23,7 +23,7 @@ use aifo_process::{
     restore_private_mode, restrict_system_calls, set_parent_death_signal, take_fd,
     try_network_stack,
 };
-use aifo_runner::{ControlTransport, GUARDED_BY, NoteOptions, Owner};
+use aifo_runner::{ControlTransport, GUARDED_BY, Owner, ServeOptions};
 use aifo_types::{Signal, Subnet, container_path};
 use nix::fcntl::OFlag;
 use nix::unistd::{AccessFlags, Pid, access};
@@ -35,10 +35,11 @@ pub(crate) fn run(args: &[OsString]) -> ShimExit {
     let Some((role, words)) = args.split_first() else { return usage() };
     let ended = match role.to_str() {
         Some("guard") => match Options::parse(words) {
-            // The guard starts a runner with the same options, which could not connect a second
-            // time.
-            Some(Options { source: ControlSource::Connect(_), .. }) | None => return usage(),
-            Some(options) => options.control().and_then(|it| aifo_runner::guard(it, words)),
+            None => return usage(),
+            // The runner below it inherits the connection.
+            Some(options) => {
+                options.control().and_then(|it| aifo_runner::guard(it, &without_connection(words)))
+            }
         },
         Some("monitor") => take_fd(aifo_runner::MONITOR_FD).and_then(aifo_runner::monitor),
         Some("chown") => match parse_chown(words) {
@@ -114,7 +115,7 @@ struct Options {
     /// The restrictions of system calls.
     restrictions: Vec<Restriction>,
     lifetime: Lifetime,
-    notes: NoteOptions,
+    serving: ServeOptions,
 }
 
 /// The network stack of another process.
@@ -205,7 +206,7 @@ impl Options {
                 continue;
             }
             if name == aifo_runner::LACKS_CERTIFICATES {
-                options.notes.lacks_certificates = true;
+                options.serving.notes.lacks_certificates = true;
                 continue;
             }
             let value = words.next()?;
@@ -214,6 +215,7 @@ impl Options {
                 Some(aifo_runner::CONNECT) => {
                     options.source = ControlSource::Connect(PathBuf::from(value));
                 }
+                Some(aifo_runner::TAG) => options.serving.tag = variable_name(value)?.to_owned(),
                 Some(aifo_runner::CONNECT_SECS) => {
                     options.connect_time = Duration::from_secs(value.to_str()?.parse().ok()?);
                 }
@@ -334,7 +336,7 @@ fn serve(options: &Options) -> io::Result<()> {
         // Only root may remove it; if this is not root, a root process does.
         let _ = aifo_runner::unlink_executable();
     }
-    aifo_runner::serve(control, options.notes).map_err(io::Error::other)
+    aifo_runner::serve(control, options.serving.clone()).map_err(io::Error::other)
 }
 
 /// Creates a network stack and executes `serve` in it.
@@ -349,6 +351,25 @@ fn parse_chown(words: &[OsString]) -> Option<(Owner, Vec<PathBuf>)> {
     let (uid, gid) = owner.to_str()?.split_once(':')?;
     let owner = Owner { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
     Some((owner, paths.iter().map(PathBuf::from).collect()))
+}
+
+/// Leaves out the options of a connection.
+fn without_connection(words: &[OsString]) -> Vec<OsString> {
+    let mut kept = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some(aifo_runner::CONNECT | aifo_runner::CONNECT_SECS) => _ = words.next(),
+            _ => kept.push(word.clone()),
+        }
+    }
+    kept
+}
+
+/// Returns the name of a variable, of letters, digits and `_`.
+fn variable_name(value: &OsStr) -> Option<&str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    value.to_str().filter(|name| !name.is_empty() && name.bytes().all(is_plain))
 }
 
 fn usage() -> ShimExit {

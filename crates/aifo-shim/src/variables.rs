@@ -1,8 +1,10 @@
 //! The shim variables: environment and `shim.env`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -85,7 +87,7 @@ fn link_directory(tool: &[u8]) -> Option<PathBuf> {
         called
     } else {
         let path = std::env::var_os("PATH")?;
-        match find_in_path(std::str::from_utf8(tool).ok()?, &path) {
+        match find_in_path(OsStr::from_bytes(tool), &path) {
             Lookup::Found(link) => link,
             Lookup::NotExecutable(_) | Lookup::Absent => return None,
         }

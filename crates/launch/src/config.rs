@@ -102,7 +102,8 @@ impl SessionConfig {
         let is_here = self.agent.is_none() && !matches!(self.backend, SidecarBackend::Pod(_));
         if is_here {
             let path = path_without_shims(std::env::var_os("PATH"));
-            let is_found = |name: &str| matches!(find_in_path(name, &path), Lookup::Found(_));
+            let is_found =
+                |name: &str| matches!(find_in_path(name.as_ref(), &path), Lookup::Found(_));
             self.in_place.retain(|tool| is_found(tool.as_str()));
         }
     }

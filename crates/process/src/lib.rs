@@ -24,7 +24,9 @@
 //! Architecture invariant: this is the only crate with `unsafe`, all of it in `sys`. It contains no
 //! notion of exec requests, sidecars or proxies.
 
+mod borrowed_rights;
 mod confine;
+mod credentials;
 mod descendants;
 mod descriptor_path;
 mod ending;
@@ -56,7 +58,9 @@ pub mod terminal;
 mod timed_child;
 mod unix_address;
 
+pub use borrowed_rights::with_rights_of;
 pub use confine::{ConfineError, Confinement, Enforcement, confine, enforcement};
+pub use credentials::Credentials;
 pub use descendants::{descendants_of, end_descendants, parent_of};
 pub use descriptor_path::{current_path, descriptor_path, file_id};
 pub use ending::ending_of;

@@ -19,7 +19,7 @@ pub enum Lookup {
 
 /// Searches the directories of `path`, in the syntax of PATH, for `name`. Relative and empty
 /// entries are ignored: a tool is never taken from the current directory.
-pub fn find_in_path(name: &str, path: &OsStr) -> Lookup {
+pub fn find_in_path(name: &OsStr, path: &OsStr) -> Lookup {
     let mut found = Lookup::Absent;
     for directory in path.as_bytes().split(|byte| *byte == b':') {
         let file = Path::new(OsStr::from_bytes(directory)).join(name);
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn executable_files_in_absolute_directories_come_first() {
-        let find = |name: &str, path: &str| find_in_path(name, OsStr::new(path));
+        let find = |name: &str, path: &str| find_in_path(OsStr::new(name), OsStr::new(path));
         assert_eq!(find("sh", "/nonexistent:/bin:/usr/bin"), Lookup::Found("/bin/sh".into()));
         let passwd = Lookup::NotExecutable("/etc/passwd".into());
         assert_eq!(find("passwd", "/etc:/nonexistent"), passwd);

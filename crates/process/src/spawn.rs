@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 
+use crate::credentials::Credentials;
 use crate::limits::ResourceLimit;
 
 /// A program to start, and everything that it inherits. In the child, all other descriptors are
@@ -39,6 +40,9 @@ pub struct Spawn<'a> {
     pub ignored: u64,
     /// Whether the program runs without network (`spec/confinement.md#no-network`).
     pub no_network: bool,
+    /// The user to become; `None` is that of this process, which must be root and must have
+    /// [forbidden tracing](crate::forbid_tracing): until execve the program's process shares its memory.
+    pub credentials: Option<Credentials>,
 }
 
 /// Returns one variable of [`Spawn::env`], or `None` if it contains a NUL byte.
@@ -77,6 +81,9 @@ pub enum SpawnError {
         "cannot run without network: {0}; the kernel needs seccomp filters (CONFIG_SECCOMP_FILTER)"
     )]
     Network(#[source] Errno),
+    /// The process could not become another user. The program was not executed.
+    #[error("cannot become another user: {0}")]
+    Credentials(#[source] Errno),
     /// execve failed.
     #[error("cannot execute: {0}")]
     Exec(#[source] Errno),
@@ -102,6 +109,7 @@ impl Spawn<'_> {
             nice: None,
             ignored: 0,
             no_network: false,
+            credentials: None,
         }
     }
 }

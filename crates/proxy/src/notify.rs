@@ -7,7 +7,7 @@ use std::sync::Arc;
 use aifo_policy::{Executables, Notification};
 use aifo_process::is_executable;
 use aifo_types::{ExecId, ExecRequest, Refusal};
-use aifo_wire::{ClientMode, Environment, Start};
+use aifo_wire::{ClientMode, Environment, Program, Start};
 
 use crate::budget::Share;
 use crate::buffered::BufferedResponse;
@@ -39,7 +39,7 @@ pub(crate) async fn run(
     tracing::debug!(program = %program.display(), argv = aifo_policy::redact(args), "notify");
     let kept = state.config.notify.kept_variables();
     let mut start = Start::new(ExecRequest { args: argv, ..ExecRequest::new(id, tool) });
-    start.program = Some(program.as_os_str().as_bytes().to_vec());
+    start.program = Program::File(program.as_os_str().as_bytes().to_vec());
     if let Some(names) = kept {
         let names = names.into_iter().map(|name| name.as_bytes().to_vec());
         start.environment = Environment::Only(names.collect());

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use aifo_policy::{AskedCall, Route};
 use aifo_sidecar::Exec;
 use aifo_types::{ExecRequest, Kind, Refusal};
-use aifo_wire::{ClientHandover, OutsideDirectory, Start};
+use aifo_wire::{ClientHandover, OutsideDirectory, Program, Start};
 
 use crate::record::CallRecord;
 use crate::sidecar_lease::{self, Caller};
@@ -34,7 +34,9 @@ pub(crate) fn start_frame(
     if aifo_policy::asks_only_for_version(&start.request.args) {
         start.outside_directory = OutsideDirectory::UseRoot;
     }
-    start.program = state.config.program.as_ref().map(|path| path.as_os_str().as_bytes().to_vec());
+    if let Some(path) = &state.config.program {
+        start.program = Program::File(path.as_os_str().as_bytes().to_vec());
+    }
     start.client = client;
     start
 }

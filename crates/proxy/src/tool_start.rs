@@ -30,7 +30,9 @@ pub(crate) async fn start_on(
 pub(crate) fn start_refusal(StartError { cause, message }: StartError) -> Refusal {
     match cause {
         StartErrorCause::Cwd => Refusal::BadRequest(message),
-        StartErrorCause::Absent | StartErrorCause::Failed => Refusal::Internal(message),
+        StartErrorCause::Absent | StartErrorCause::Failed | StartErrorCause::User => {
+            Refusal::Internal(message)
+        }
         StartErrorCause::NotFound => {
             Refusal::StartFailed { cause: message, exit_code: exit::NOT_FOUND }
         }

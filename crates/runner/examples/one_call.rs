@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use aifo_process::{SendMode, send_with_fds};
-use aifo_runner::{ControlTransport, NoteOptions, serve};
+use aifo_runner::{ControlTransport, ServeOptions, serve};
 use aifo_types::{ExecId, ExecRequest, Inherited, ToolName};
 use aifo_wire::{Frame, FrameReader, Setup, Start};
 
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if std::env::args().nth(1).as_deref() == Some("runner") {
         return Ok(serve(
             ControlTransport::Socket(aifo_process::take_fd(0)?),
-            NoteOptions::default(),
+            ServeOptions::default(),
         )?);
     }
     let (mut control, runners) = UnixStream::pair()?;

@@ -95,7 +95,7 @@ impl Exec {
             serial: start.serial(),
             id: start.request.id.clone(),
             tool: start.request.tool.clone(),
-            exec_tag: ExecTag::new(&start.request.id),
+            exec_tag: launched.tag,
             pid: launched.pid,
             child: if launched.monitor.is_some() { ChildKind::Monitor } else { ChildKind::Tool },
             tool_pid: u32::try_from(launched.pid.as_raw()).unwrap_or_default(),

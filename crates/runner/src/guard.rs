@@ -107,6 +107,9 @@ pub const MASK: &str = "--mask";
 /// The option before the names of restrictions of system calls, with commas between them.
 pub const RESTRICT: &str = "--restrict";
 
+/// The option before the variable of exec tags.
+pub const TAG: &str = "--tag";
+
 /// The option before the pid of the guard.
 pub const GUARDED_BY: &str = "--guarded-by";
 

@@ -4,7 +4,7 @@
 //! tools; the client session that relays streams, signals and the exit status; reaping adopted orphans;
 //! the monitor of a tool on a terminal; the guard that ends everything below a dead runner; isolating the
 //! network of a container, and binding listeners in it for the launcher, or relaying their connections;
-//! the non-blocking [`NonblockingWriter`], which the shim uses too.
+//! opening files of a container as a user of it; the non-blocking [`NonblockingWriter`], which the shim uses too.
 //!
 //! Out of scope: whether a tool may run (`aifo-policy`), and starting a sidecar (`aifo-sidecar`). The
 //! frames are specified in `spec/runner.md`.
@@ -18,7 +18,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // The launcher passes the control connection, here as stdin.
 //! let control = aifo_runner::ControlTransport::Socket(aifo_process::take_fd(0)?);
-//! aifo_runner::serve(control, aifo_runner::NoteOptions::default())?;
+//! aifo_runner::serve(control, aifo_runner::ServeOptions::default())?;
 //! # Ok(())
 //! # }
 //! ```
@@ -42,6 +42,7 @@ mod listening_sockets;
 mod monitor;
 mod network;
 mod nonblocking_writer;
+mod opened_file;
 mod poller;
 mod program_path;
 mod server;
@@ -52,6 +53,7 @@ mod stream_pipe;
 mod tool_launcher;
 mod tool_stdio;
 mod unlink;
+mod user;
 mod working_directory;
 
 pub use call_notes::NoteOptions;
@@ -59,11 +61,11 @@ pub use chown::{Owner, chown_tree};
 pub use control::ControlTransport;
 pub use guard::{
     CONNECT, CONNECT_SECS, COVER, EXPECT, GUARDED_BY, HIDE, JOIN_STACK, LACKS_CERTIFICATES, MASK,
-    RESOLVER, RESTRICT, STREAM, WRITABLE, WRITE, guard,
+    RESOLVER, RESTRICT, STREAM, TAG, WRITABLE, WRITE, guard,
 };
 pub use launcher_watch::watch_launcher;
 pub use monitor::{MONITOR_FD, monitor};
 pub use network::{ISOLATE_NETWORK, isolate_network};
 pub use nonblocking_writer::NonblockingWriter;
-pub use server::{ServeError, serve};
+pub use server::{ServeError, ServeOptions, serve};
 pub use unlink::{UNLINK, unlink_executable};

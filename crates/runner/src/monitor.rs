@@ -14,7 +14,7 @@ use std::path::Path;
 
 use aifo_process::{ChildEvent, ExecTag, Group, Reaped, Spawn, reap, signal_group_number};
 use aifo_types::{ExecId, ExecRequest, Inherited, Signal, Stdio, ToolName};
-use aifo_wire::{Exit, Frame, ResourceUsage, Start, StartError};
+use aifo_wire::{Exit, Frame, Program, ResourceUsage, Start, StartError};
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -34,6 +34,7 @@ pub const MONITOR_FD: i32 = 3;
 /// directory from it: descriptors that are sent could be refused.
 pub(crate) fn start(
     id: &ExecId,
+    tag: &ExecTag,
     tool: Spawn<'_>,
     terminal: BorrowedFd<'_>,
 ) -> io::Result<(Pid, FrameSocket)> {
@@ -60,11 +61,11 @@ pub(crate) fn start(
         ..ExecRequest::new(id.clone(), name)
     };
     let mut start = Start::new(request);
-    start.program = Some(bytes(&tool.program));
+    start.program = Program::File(bytes(&tool.program));
     let program = CString::new("/proc/self/exe")?;
     let argv = vec![CString::new("aifo-runner")?, CString::new("monitor")?];
     // The exec tag alone, so that killing the exec kills its monitor.
-    let env = vec![CString::new(ExecTag::new(id).as_str())?];
+    let env = vec![CString::new(tag.as_str())?];
     let monitor = Spawn {
         stdio: tool.stdio,
         further: Some(monitor_end.as_fd()),
@@ -73,6 +74,7 @@ pub(crate) fn start(
         limits: tool.limits,
         umask: tool.umask,
         nice: tool.nice,
+        credentials: tool.credentials,
         ..Spawn::new(program, argv, env)
     };
     let pid = monitor.spawn().map_err(|error| io::Error::other(spawn_error_text(&error)))?;
@@ -200,7 +202,10 @@ fn receive_start(control: &mut FrameSocket) -> io::Result<Start> {
 fn start_tool(start: &Start, terminal: BorrowedFd<'_>) -> Result<Pid, StartError> {
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let inherited = &start.request.inherited;
-    let program = start.program.as_deref().unwrap_or_default();
+    let program = match &start.program {
+        Program::File(path) => path.as_slice(),
+        Program::Tool | Program::AsCalled => Default::default(),
+    };
     let own = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     let is_open = |declared: Stdio| declared == Stdio::Passed;
     let stdio = [0, 1, 2].map(|number| is_open(inherited.stdio[number]).then_some(own[number]));

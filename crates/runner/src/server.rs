@@ -13,6 +13,7 @@ use aifo_process::{
     forbid_tracing, give_back_freed_memory, has_children, raise_open_files, reap,
     reset_dispositions,
 };
+use aifo_types::env;
 use aifo_wire::{CancelCause, FRAMES_VERSION, Frame, FrameError, Interrupt, NetFlowError};
 use nix::sys::epoll::EpollFlags;
 use nix::sys::signal::{SigSet, Signal as Number};
@@ -48,10 +49,25 @@ pub enum ServeError {
     Roots(String),
 }
 
+/// Options of a runner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeOptions {
+    /// The facts about the sidecar that call notes need.
+    pub notes: NoteOptions,
+    /// The variable of exec tags, with the exec id as value.
+    pub tag: String,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        ServeOptions { notes: NoteOptions::default(), tag: env::EXEC_TAG.to_owned() }
+    }
+}
+
 /// Serves execs until the control connection closes or SIGTERM arrives. Then ends the running tools
 /// by escalation, and kills all other descendants.
-pub fn serve(control: ControlTransport, notes: NoteOptions) -> Result<(), ServeError> {
-    let served = Server::start(control, notes).and_then(|mut server| server.run());
+pub fn serve(control: ControlTransport, options: ServeOptions) -> Result<(), ServeError> {
+    let served = Server::start(control, options).and_then(|mut server| server.run());
     end_descendants();
     served
 }
@@ -66,6 +82,8 @@ struct Server {
     proxy_lost: bool,
     limits: Vec<ResourceLimit>,
     notes: CallNotes,
+    /// The variable of exec tags.
+    tag: String,
     /// /dev/null, opened at start: once `Hello` is sent, the runner opens no descriptors for
     /// itself.
     null: File,
@@ -99,7 +117,7 @@ struct ExecEntry {
 const SHUTDOWN_TIME: Duration = Duration::from_secs(4);
 
 impl Server {
-    fn start(control: ControlTransport, notes: NoteOptions) -> Result<Self, ServeError> {
+    fn start(control: ControlTransport, options: ServeOptions) -> Result<Self, ServeError> {
         give_back_freed_memory();
         reset_dispositions().map_err(io::Error::from)?;
         become_subreaper().map_err(io::Error::from)?;
@@ -122,7 +140,8 @@ impl Server {
             control_output: EpollFlags::empty(),
             proxy_lost: false,
             limits,
-            notes: CallNotes::of_this_process(notes),
+            notes: CallNotes::of_this_process(options.notes),
+            tag: options.tag,
             null: File::options().read(true).write(true).open("/dev/null")?,
             oom_score,
             launcher: None,

@@ -23,6 +23,7 @@ pub(crate) fn spawn_start_error(program: &Path, error: &SpawnError) -> StartErro
         SpawnError::Exec(Errno::E2BIG) => {
             (StartErrorCause::NotExecutable, "argument list too long".to_owned())
         }
+        SpawnError::Credentials(_) => (StartErrorCause::User, error.to_string()),
         SpawnError::Exec(errno) => (StartErrorCause::NotExecutable, errno.desc().to_lowercase()),
         other => (StartErrorCause::Failed, spawn_error_text(other)),
     };

@@ -11,7 +11,7 @@ use aifo_process::{
     is_executable, variable,
 };
 use aifo_types::{ExecRequest, SoftLimit, Stdio, env};
-use aifo_wire::{Environment, OutsideDirectory, Start, StartError, StartErrorCause};
+use aifo_wire::{Environment, OutsideDirectory, Program, Start, StartError, StartErrorCause};
 use nix::unistd::Pid;
 
 use crate::frame_socket::FrameSocket;
@@ -20,6 +20,7 @@ use crate::program_path::check_program;
 use crate::start_failure::{c_string, spawn_start_error, start_error};
 use crate::stream_pipe::StreamPipe;
 use crate::tool_stdio::ToolStdio;
+use crate::user::User;
 use crate::working_directory::Roots;
 
 /// Settings common to all tools of this sidecar.
@@ -28,6 +29,8 @@ pub(crate) struct ToolLauncher {
     /// The sidecar's kind, which selects the project's own tools.
     kind: String,
     roots: Roots,
+    /// The variable of exec tags.
+    tag: String,
     path: OsString,
     environment: Vec<CString>,
     /// The default limits of tools, and those of the runner itself.
@@ -39,6 +42,7 @@ pub(crate) struct ToolLauncher {
 pub(crate) struct LaunchedTool {
     /// The tool, or its monitor.
     pub(crate) pid: Pid,
+    pub(crate) tag: ExecTag,
     /// The tool's execve, if it may still fail.
     pub(crate) starting: Option<StartingTool>,
     /// The connection to the monitor, if the tool has a terminal. The monitor reports the tool's
@@ -80,7 +84,7 @@ struct ResolvedTool {
 
 impl ToolLauncher {
     /// Takes the environment of this process as the tools', without the reserved variables.
-    pub(crate) fn new(kind: String, roots: Roots, limits: Vec<ResourceLimit>) -> Self {
+    pub(crate) fn new(kind: String, roots: Roots, tag: String, limits: Vec<ResourceLimit>) -> Self {
         let inherited = std::env::vars_os().filter(|(name, _)| {
             let is_reserved = name.as_bytes().starts_with(env::PREFIX.as_bytes());
             // PWD is set per call, and OLDPWD has no meaning in a new process.
@@ -89,6 +93,7 @@ impl ToolLauncher {
         ToolLauncher {
             kind,
             roots,
+            tag,
             path: std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into()),
             environment: inherited.filter_map(|(name, value)| variable(&name, &value)).collect(),
             limits,
@@ -98,15 +103,15 @@ impl ToolLauncher {
 
     /// Finds the program. Errors: it does not exist or is not executable.
     fn find(&self, start: &Start, cwd: &Path) -> Result<ResolvedTool, StartError> {
-        if let Some(path) = &start.program {
-            let program = PathBuf::from(OsStr::from_bytes(path));
-            return Ok(ResolvedTool {
-                program,
-                argv: argv(&start.request),
-                project: ProjectTools::default(),
-            });
-        }
         let request = &start.request;
+        let of_no_project = |program| {
+            Ok(ResolvedTool { program, argv: argv(request), project: ProjectTools::default() })
+        };
+        match &start.program {
+            Program::Tool => {}
+            Program::File(path) => return of_no_project(PathBuf::from(OsStr::from_bytes(path))),
+            Program::AsCalled => return of_no_project(self.find_as_called(request, cwd)?),
+        }
         let by_path = request.program.as_ref().map(|path| PathBuf::from(OsStr::from_bytes(path)));
         let name = request.tool.as_str();
         let workspace = self.roots.workspace_root_of(cwd);
@@ -124,24 +129,45 @@ impl ToolLauncher {
         }
         let path = self.path_of(&project);
         let mut argv = argv(&start.request);
-        let mut lookup = find_in_path(name, &path);
+        let mut lookup = find_in_path(name.as_ref(), &path);
         let mut substitutes = project.substitutes.iter();
         while lookup == Lookup::Absent
             && let Some(substitute) = substitutes.next()
         {
-            lookup = find_in_path(substitute.program, &path);
+            lookup = find_in_path(substitute.program.as_ref(), &path);
             if !substitute.words.is_empty() {
                 argv.splice(..1, substitute.words.iter().map(|word| word.as_bytes().to_vec()));
             }
         }
         match lookup {
             Lookup::Found(program) => Ok(ResolvedTool { program, argv, project }),
-            Lookup::NotExecutable(file) => {
-                let reason = format!("cannot execute '{}': permission denied", file.display());
-                Err(start_error(StartErrorCause::NotExecutable, reason))
-            }
+            Lookup::NotExecutable(file) => Err(not_executable(&file)),
             Lookup::Absent => {
                 let reason = format!("tool '{name}' is not in the sidecar's PATH");
+                Err(start_error(StartErrorCause::Absent, reason))
+            }
+        }
+    }
+
+    /// Finds the program of a call that no proxy has judged. One with a slash is executed by that path, as a
+    /// script sees it.
+    fn find_as_called(&self, request: &ExecRequest, cwd: &Path) -> Result<PathBuf, StartError> {
+        let name = OsStr::from_bytes(request.argv().next().unwrap_or_default());
+        let program = PathBuf::from(name);
+        if name.as_bytes().contains(&b'/') {
+            return match cwd.join(&program).symlink_metadata() {
+                Ok(_) => Ok(program),
+                Err(error) => {
+                    let reason = format!("cannot execute '{}': {error}", program.display());
+                    Err(start_error(StartErrorCause::NotFound, reason))
+                }
+            };
+        }
+        match find_in_path(name, caller_variable(request, "PATH").unwrap_or(&self.path)) {
+            Lookup::Found(program) => Ok(program),
+            Lookup::NotExecutable(file) => Err(not_executable(&file)),
+            Lookup::Absent => {
+                let reason = format!("'{}' is not in PATH", program.display());
                 Err(start_error(StartErrorCause::Absent, reason))
             }
         }
@@ -154,15 +180,26 @@ impl ToolLauncher {
         parts.join(OsStr::new(":"))
     }
 
-    /// Builds a call environment, starting with its exec tag.
-    fn environment(&self, start: &Start, cwd: &Path, project: &ProjectTools) -> Vec<CString> {
+    /// Builds a call environment, starting with its exec tag. Errors: a variable holds a NUL byte.
+    fn environment(
+        &self,
+        start: &Start,
+        (tag, user): (&ExecTag, Option<&User>),
+        cwd: &Path,
+        project: &ProjectTools,
+    ) -> Result<Vec<CString>, StartError> {
         let own = [
-            CString::new(ExecTag::new(&start.request.id).as_str()).ok(),
+            CString::new(tag.as_str()).ok(),
             variable("PWD".as_ref(), working_directory(start, cwd)),
         ];
-        let given = &start.request.inherited.environment;
-        let mut changed: Vec<_> =
-            given.iter().filter_map(|variable| CString::new(variable.as_slice()).ok()).collect();
+        let given = start.request.inherited.environment.iter();
+        let mut changed =
+            given.map(|variable| c_string(variable)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(user) = user
+            && caller_variable(&start.request, "HOME").is_none()
+        {
+            changed.extend(variable("HOME".as_ref(), OsStr::from_bytes(&user.home)));
+        }
         if project.first_in_path.is_some() {
             changed.extend(variable("PATH".as_ref(), &self.path_of(project)));
         }
@@ -173,7 +210,7 @@ impl ToolLauncher {
         let replaced: Vec<_> = changed.iter().map(name).collect();
         let kept = self.inherited(&start.environment);
         let kept = kept.filter(|variable| !replaced.contains(&name(variable))).cloned();
-        own.into_iter().flatten().chain(kept).chain(changed.iter().cloned()).collect()
+        Ok(own.into_iter().flatten().chain(kept).chain(changed.iter().cloned()).collect())
     }
 
     fn inherited(&self, wanted: &Environment) -> impl Iterator<Item = &CString> {
@@ -206,13 +243,15 @@ impl ToolLauncher {
             .roots
             .open(request.cwd.as_deref(), start.outside_directory, request.cwd_id)
             .map_err(|reason| start_error(StartErrorCause::Cwd, reason))?;
+        let user = start.user.as_deref().map(user_of_call).transpose()?;
+        let tag = ExecTag::from_variable(format!("{}={}", self.tag, request.id));
         let ResolvedTool { program, argv, project } = self.find(start, &cwd.path)?;
         let stdio = ToolStdio::new(start, passed)?;
         let argv = argv.iter().map(|arg| c_string(arg));
         let spawn = Spawn {
             program: c_string(program.as_os_str().as_bytes())?,
             argv: argv.collect::<Result<Vec<_>, _>>()?,
-            env: self.environment(start, &cwd.path, &project),
+            env: self.environment(start, (&tag, user.as_ref()), &cwd.path, &project)?,
             cwd: Some(cwd.fd.as_fd()),
             stdio: stdio.fds(null),
             group: Group::New,
@@ -221,6 +260,7 @@ impl ToolLauncher {
             nice: inherited.nice,
             ignored: inherited.ignored,
             no_network: request.no_network.is_some(),
+            credentials: user.filter(User::is_other).map(|user| user.credentials),
             further: None,
         };
         let failed = |error| spawn_start_error(&program, &error);
@@ -231,12 +271,13 @@ impl ToolLauncher {
                 (process.pid(), Some(StartingTool { program, process }), None)
             }
             Some(terminal) => {
-                let (pid, monitor) = monitor::start(&start.request.id, spawn, terminal.as_fd())
+                let (pid, monitor) = monitor::start(&request.id, &tag, spawn, terminal.as_fd())
                     .map_err(|error| start_error(StartErrorCause::Failed, error.to_string()))?;
                 (pid, None, Some(monitor))
             }
         };
-        Ok(LaunchedTool { pid, starting, monitor, pipes: stdio.pipes, stdio: inherited.stdio })
+        let (pipes, stdio) = (stdio.pipes, inherited.stdio);
+        Ok(LaunchedTool { pid, tag, starting, monitor, pipes, stdio })
     }
 
     /// Returns the limits to set for a tool: the defaults, overridden by the caller's soft limits,
@@ -249,6 +290,21 @@ impl ToolLauncher {
         });
         wanted.filter(|limit| !self.own_limits.contains(limit)).collect()
     }
+}
+
+/// Looks up the user of a call. Errors: there is none of that name, or this runner may not become it.
+fn user_of_call(wanted: &[u8]) -> Result<User, StartError> {
+    let failed = |reason| start_error(StartErrorCause::User, reason);
+    let user = User::look_up(wanted).map_err(failed)?;
+    match user.may_be_taken() {
+        true => Ok(user),
+        false => Err(failed("only a runner of root starts programs of other users".to_owned())),
+    }
+}
+
+fn not_executable(file: &Path) -> StartError {
+    let reason = format!("cannot execute '{}': permission denied", file.display());
+    start_error(StartErrorCause::NotExecutable, reason)
 }
 
 /// Names the active virtual environment.

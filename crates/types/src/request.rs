@@ -10,7 +10,7 @@ pub struct ExecRequest {
     /// The tool as typed; it becomes `argv[0]`, unless there is a `program`.
     pub tool: ToolName,
     /// The absolute path by which the tool was called: the file to execute, and its `argv[0]`. Its
-    /// last component is the tool. `None` looks the tool up in PATH.
+    /// last component is the tool. `None` looks the tool up in PATH. Where no proxy is, any name.
     pub program: Option<Vec<u8>>,
     /// The arguments after `argv[0]`: bytes without NUL, possibly empty.
     pub args: Vec<Vec<u8>>,

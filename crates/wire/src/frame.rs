@@ -7,8 +7,8 @@ use aifo_types::{ExecId, Signal, Stdio, WindowSize};
 
 use crate::exit::Exit;
 use crate::frame_codes::{
-    CancelCause, Delivery, FrameKind, Interrupt, ListenerReport, Loopback, OnlyCall, SocketResult,
-    SocketType, Stream,
+    CancelCause, Delivery, FileAccess, FrameKind, Interrupt, ListenerReport, Loopback, OnlyCall,
+    SocketResult, SocketType, Stream,
 };
 use crate::frame_error::FrameError;
 use crate::frame_limits::{MAX_DATA, MAX_TUNNEL};
@@ -218,6 +218,24 @@ pub enum Frame<'a> {
         /// [`NetFrame::Open`]. Otherwise 0.
         id: u32,
     },
+    /// To the runner of a container: open a file as a user (`spec/sandbox.md#files`).
+    OpenFile {
+        /// Matches [`Frame::File`] to this request.
+        serial: u32,
+        /// The use of the file.
+        access: FileAccess,
+        /// The user, as in [`Start::user`].
+        user: Option<Vec<u8>>,
+        /// The path, from the directory of the runner.
+        path: Vec<u8>,
+    },
+    /// The response to [`Frame::OpenFile`].
+    File {
+        /// The request's serial.
+        serial: u32,
+        /// The Linux error number; 0 if the descriptor comes with the first byte.
+        errno: u32,
+    },
     /// Proxy to runner, where no descriptors pass: close the listener of a [`Frame::Bind`].
     Unbind {
         /// The port, not 0.
@@ -235,7 +253,7 @@ pub struct Listener {
 }
 
 /// The version of these frames.
-pub const FRAMES_VERSION: u8 = 8;
+pub const FRAMES_VERSION: u8 = 9;
 
 /// A runner's kind and the session directories, as absolute paths in the runner's view. A
 /// directory may have several paths: a container has the workspace at a short path and at its real
@@ -312,6 +330,8 @@ impl Frame<'_> {
             Frame::Bind { .. } => FrameKind::Bind,
             Frame::Connect { .. } => FrameKind::Connect,
             Frame::Opened { .. } => FrameKind::Opened,
+            Frame::OpenFile { .. } => FrameKind::OpenFile,
+            Frame::File { .. } => FrameKind::File,
             Frame::Unbind { .. } => FrameKind::Unbind,
         }
     }

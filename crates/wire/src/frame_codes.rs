@@ -55,6 +55,10 @@ code_table! {
         FindCaller = 0x30,
         /// [`Frame::Caller`](crate::Frame::Caller)
         Caller = 0x31,
+        /// [`Frame::OpenFile`](crate::Frame::OpenFile)
+        OpenFile = 0x32,
+        /// [`Frame::File`](crate::Frame::File)
+        File = 0x33,
         /// [`Frame::Watch`](crate::Frame::Watch)
         Watch = 0x29,
         /// [`Frame::Listeners`](crate::Frame::Listeners)
@@ -81,6 +85,16 @@ code_table! {
         NetQuery = 0x45,
         /// [`NetFrame::Answer`](crate::NetFrame::Answer)
         NetAnswer = 0x46,
+    }
+}
+
+code_table! {
+    /// The use of a file that the runner opens.
+    pub enum FileAccess {
+        /// Read it.
+        Read = 0,
+        /// Write it. It is created if it is missing, with the directories that lead to it.
+        Write = 1,
     }
 }
 

@@ -5,8 +5,8 @@ use aifo_types::{ExecId, Signal};
 use crate::exit::Exit;
 use crate::frame::{Frame, Listener, Setup};
 use crate::frame_codes::{
-    CancelCause, Delivery, FrameKind, Interrupt, ListenerReport, Loopback, OnlyCall, SocketResult,
-    SocketType, Stream,
+    CancelCause, Delivery, FileAccess, FrameKind, Interrupt, ListenerReport, Loopback, OnlyCall,
+    SocketResult, SocketType, Stream,
 };
 use crate::frame_limits::{MAX_LISTEN_PORTS, MAX_LISTENERS};
 use crate::invocation::{decode_size, decode_stdio, encode_size, encode_stdio};
@@ -115,6 +115,17 @@ impl Frame<'_> {
                 out.push(result.code());
                 out.extend(id.to_be_bytes());
             }
+            Frame::OpenFile { serial, access, user, path } => {
+                out.extend(serial.to_be_bytes());
+                out.push(access.code());
+                out.push(u8::from(user.is_some()));
+                user.iter().for_each(|user| push_bytes(out, user));
+                out.extend_from_slice(path);
+            }
+            Frame::File { serial, errno } => {
+                out.extend(serial.to_be_bytes());
+                out.extend(errno.to_be_bytes());
+            }
             Frame::Unbind { port } => out.extend(port.to_be_bytes()),
         }
     }
@@ -218,6 +229,13 @@ impl<'a> Frame<'a> {
                 result: SocketResult::from_code(fields.u8()?)?,
                 id: fields.u32()?,
             },
+            FrameKind::OpenFile => Frame::OpenFile {
+                serial: fields.u32()?,
+                access: FileAccess::from_code(fields.u8()?)?,
+                user: fields.optional(|fields| fields.bytes().map(<[u8]>::to_vec))?,
+                path: fields.rest().to_vec(),
+            },
+            FrameKind::File => Frame::File { serial: fields.u32()?, errno: fields.u32()? },
             FrameKind::Unbind => Frame::Unbind { port: decode_port(fields)? },
         })
     }

@@ -27,7 +27,7 @@ pub enum InvalidInvocation {
 /// Parses the complete body of a version 3 request with this exec id.
 pub fn parse_invocation(body: &[u8], id: ExecId) -> Result<ExecRequest, InvalidInvocation> {
     let mut payload = Payload::new(body);
-    let fields = Fields::decode(&mut payload).filter(|_| payload.is_empty());
+    let fields = Fields::decode(&mut payload, Texts::Checked).filter(|_| payload.is_empty());
     fields.ok_or(InvalidInvocation::Malformed)?.into_request(id)
 }
 
@@ -43,7 +43,32 @@ pub fn count_strings(body: &[u8]) -> usize {
 
 /// Parses the invocation of a `Start` frame.
 pub(crate) fn decode(fields: &mut Payload<'_>, id: ExecId) -> Option<ExecRequest> {
-    Fields::decode(fields)?.into_request(id).ok()
+    Fields::decode(fields, Texts::Checked)?.into_request(id).ok()
+}
+
+/// Parses the invocation of a `Start` whose program is found as called. Its texts are any bytes: who starts the
+/// program refuses those that the kernel cannot take.
+pub(crate) fn decode_as_called(fields: &mut Payload<'_>, id: ExecId) -> Option<ExecRequest> {
+    let Fields { tool: program, args, cwd, inherited } = Fields::decode(fields, Texts::Any)?;
+    let tool = ToolName::parse(b"program").ok()?;
+    Some(ExecRequest { program: Some(program), args, cwd, inherited, ..ExecRequest::new(id, tool) })
+}
+
+/// The check of texts while they are decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Texts {
+    /// No NUL, and variables are `NAME=value`.
+    Checked,
+    Any,
+}
+
+impl Texts {
+    fn read(self, fields: &mut Payload<'_>) -> Option<Vec<u8>> {
+        match self {
+            Texts::Checked => fields.c_string(),
+            Texts::Any => fields.bytes().map(<[u8]>::to_vec),
+        }
+    }
 }
 
 /// Appends the encoding that [`parse_invocation`] reads.
@@ -84,12 +109,14 @@ struct Fields {
 }
 
 impl Fields {
-    fn decode(fields: &mut Payload<'_>) -> Option<Self> {
-        let mut argv = fields.strings(Payload::c_string)?.into_iter();
+    fn decode(fields: &mut Payload<'_>, texts: Texts) -> Option<Self> {
+        let mut argv = fields.strings(|fields| texts.read(fields))?.into_iter();
         let tool = argv.next()?;
-        let cwd = fields.optional(Payload::c_string)?;
-        let is_variable = |text: &Vec<u8>| text.iter().position(|byte| *byte == b'=') > Some(0);
-        let environment = fields.strings(|fields| fields.c_string().filter(is_variable))?;
+        let cwd = fields.optional(|fields| texts.read(fields))?;
+        let is_variable = |text: &Vec<u8>| {
+            texts == Texts::Any || text.iter().position(|byte| *byte == b'=') > Some(0)
+        };
+        let environment = fields.strings(|fields| texts.read(fields).filter(is_variable))?;
         let umask = fields.optional(|fields| fields.u16().filter(|umask| *umask <= 0o777))?;
         let nice = fields.optional(|fields| fields.u8().filter(|nice| *nice < 40))?;
         let count = fields.u8()?;

@@ -100,8 +100,8 @@ pub use exit::{CallNote, Exit, ResourceUsage, SidecarLimit};
 pub use form::{Form, decode_form, encode_form};
 pub use frame::{DATA_HEAD, FRAMES_VERSION, Frame, Listener, Setup, data_head, encode_frame_head};
 pub use frame_codes::{
-    CancelCause, Delivery, FrameKind, Interrupt, ListenerReport, Loopback, OnlyCall, SocketResult,
-    SocketType, Stream,
+    CancelCause, Delivery, FileAccess, FrameKind, Interrupt, ListenerReport, Loopback, OnlyCall,
+    SocketResult, SocketType, Stream,
 };
 pub use frame_error::FrameError;
 pub use frame_limits::{
@@ -131,8 +131,8 @@ pub use response_head::{ResponseHead, RunPermission};
 pub use response_reader::{ResponseEvent, ResponseReader, ToolEnd};
 pub use short_answer::{ShortAnswer, parse_short_answer};
 pub use start::{
-    ClientHandover, ClientTransport, Environment, OutsideDirectory, Reports, Start, StartError,
-    StartErrorCause,
+    ClientHandover, ClientTransport, Environment, OutsideDirectory, Program, Reports, Start,
+    StartError, StartErrorCause,
 };
 
 // For test code that integration tests share.

@@ -13,16 +13,29 @@ pub struct Start {
     serial: u32,
     /// The handling of a directory outside the session directories.
     pub outside_directory: OutsideDirectory,
-    /// The file to execute, or `None` to look up `argv[0]` in the runner PATH.
-    pub program: Option<Vec<u8>>,
+    /// Where the file to execute is found.
+    pub program: Program,
     /// The part of the runner's environment that the tool inherits.
     pub environment: Environment,
     /// The client connection, if the runner serves it.
     pub client: Option<ClientHandover>,
     /// The frames that the proxy receives about the tool.
     pub reports: Reports,
+    /// The user to run as, `NAME|UID[:GROUP|GID]`; `None` is the runner's own.
+    pub user: Option<Vec<u8>>,
     /// The call.
     pub request: ExecRequest,
+}
+
+/// Where the file to execute is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// In the runner's PATH, by the name of the tool.
+    Tool,
+    /// At this absolute path.
+    File(Vec<u8>),
+    /// As a shell finds it: in the call PATH, or from its directory if `argv[0]` has a slash.
+    AsCalled,
 }
 
 /// The state of a client connection when the runner takes it over. With an empty response head
@@ -102,6 +115,8 @@ code_table! {
         NotExecutable = 4,
         /// Anything else, such as a limit on processes.
         Failed = 5,
+        /// The container has no such user, or the runner may not become it.
+        User = 6,
     }
 }
 
@@ -113,10 +128,11 @@ impl Start {
         Start {
             serial: 0,
             outside_directory: OutsideDirectory::Refuse,
-            program: None,
+            program: Program::Tool,
             environment: Environment::All,
             client: None,
             reports: Reports::StartAndExit,
+            user: None,
             request,
         }
     }
@@ -142,15 +158,19 @@ impl Start {
         self.client.as_ref().is_some_and(|client| !client.response_head.is_empty())
     }
 
-    /// `serial u32, outside_directory u8, id, program?, names?, (response_head, received)?,
-    /// reports u8, no_network?, (device u64, inode u64)?`, then the invocation.
+    /// `serial u32, outside_directory u8, id, program, names?, (response_head, received)?,
+    /// reports u8, no_network?, (device u64, inode u64)?, user?`, then the invocation.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.serial.to_be_bytes());
         out.push(self.outside_directory.code());
         push_bytes(out, self.request.id.as_str().as_bytes());
-        out.push(u8::from(self.program.is_some()));
-        if let Some(program) = &self.program {
-            push_bytes(out, program);
+        match &self.program {
+            Program::Tool => out.push(0),
+            Program::File(path) => {
+                out.push(1);
+                push_bytes(out, path);
+            }
+            Program::AsCalled => out.push(2),
         }
         match &self.environment {
             Environment::All => out.push(0),
@@ -173,6 +193,10 @@ impl Start {
         if let Some(FileId { device, inode }) = self.request.cwd_id {
             out.extend([device, inode].map(u64::to_be_bytes).concat());
         }
+        out.push(u8::from(self.user.is_some()));
+        if let Some(user) = &self.user {
+            push_bytes(out, user);
+        }
         invocation::encode_invocation(&self.request, out);
     }
 
@@ -180,7 +204,12 @@ impl Start {
         let serial = fields.u32()?;
         let outside_directory = OutsideDirectory::from_code(fields.u8()?)?;
         let id = ExecId::parse(fields.bytes()?).ok()?;
-        let program = fields.optional(Payload::absolute)?;
+        let program = match fields.u8()? {
+            0 => Program::Tool,
+            1 => Program::File(fields.absolute()?),
+            2 => Program::AsCalled,
+            _ => return None,
+        };
         let names = fields.optional(|fields| fields.strings(Payload::c_string))?;
         let environment = names.map_or(Environment::All, Environment::Only);
         let client = match fields.u8()? {
@@ -196,8 +225,22 @@ impl Start {
             fields.optional(|fields| String::from_utf8(fields.bytes()?.to_vec()).ok())?;
         let cwd_id = fields
             .optional(|fields| Some(FileId { device: fields.u64()?, inode: fields.u64()? }))?;
-        let request = ExecRequest { no_network, cwd_id, ..invocation::decode(fields, id)? };
-        Some(Start { serial, outside_directory, program, environment, client, reports, request })
+        let user = fields.optional(|fields| fields.bytes().map(<[u8]>::to_vec))?;
+        let request = match program {
+            Program::AsCalled => invocation::decode_as_called(fields, id)?,
+            Program::Tool | Program::File(_) => invocation::decode(fields, id)?,
+        };
+        let request = ExecRequest { no_network, cwd_id, ..request };
+        Some(Start {
+            serial,
+            outside_directory,
+            program,
+            environment,
+            client,
+            reports,
+            user,
+            request,
+        })
     }
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use aifo_types::{Ending, ExecId, ExecRequest, FileId, Signal, Stdio, ToolName, WindowSize};
 use aifo_wire::{
-    CallNote, CancelCause, ClientHandover, ClientTransport, Delivery, Environment, Exit, Frame,
-    FrameError, FrameKind, FrameReader, Interrupt, Listener, ListenerReport, Loopback,
-    MAX_NET_DATA, MAX_PAYLOAD, NetFrame, OnlyCall, OutsideDirectory, Reports, ResourceUsage, Setup,
-    SocketResult, SocketType, Start, StartError, StartErrorCause, Stream, encode_frame_head,
-    encode_invocation,
+    CallNote, CancelCause, ClientHandover, ClientTransport, Delivery, Environment, Exit,
+    FileAccess, Frame, FrameError, FrameKind, FrameReader, Interrupt, Listener, ListenerReport,
+    Loopback, MAX_NET_DATA, MAX_PAYLOAD, NetFrame, OnlyCall, OutsideDirectory, Program, Reports,
+    ResourceUsage, Setup, SocketResult, SocketType, Start, StartError, StartErrorCause, Stream,
+    encode_frame_head, encode_invocation,
 };
 
 /// Reads `wire` whole, byte by byte, and followed by the head of another frame.
@@ -75,7 +75,8 @@ fn start_frames() {
     full.request.cwd_id = Some(FileId { device: 3, inode: u64::MAX });
     full.set_serial(7);
     full.outside_directory = OutsideDirectory::UseRoot;
-    full.program = Some(b"/usr/bin/make".to_vec());
+    full.program = Program::File(b"/usr/bin/make".to_vec());
+    full.user = Some(b"me:7".to_vec());
     full.environment = Environment::Only(vec![b"PATH".to_vec(), b"LC_*".to_vec()]);
     full.client = Some(ClientHandover {
         transport: ClientTransport::Tunnelled,
@@ -84,10 +85,10 @@ fn start_frames() {
     });
     check_both_ways(
         Frame::Start(Box::new(full)),
-        b"\x01\0\0\0\x97\0\0\0\x07\x01\0\0\0\x02e1\x01\0\0\0\x0d/usr/bin/make\
+        b"\x01\0\0\0\xa0\0\0\0\x07\x01\0\0\0\x02e1\x01\0\0\0\x0d/usr/bin/make\
           \x01\0\0\0\x02\0\0\0\x04PATH\0\0\0\x04LC_*\x02\0\0\0\x05101\r\n\0\0\0\x01\x06\x01\
           \x01\0\0\0\x0a'f' line 1\x01\0\0\0\0\0\0\0\x03\xff\xff\xff\xff\xff\xff\xff\xff\
-          \0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
+          \x01\0\0\0\x04me:7\0\0\0\x03\0\0\0\x02cc\0\0\0\0\0\0\0\x01\xff\x01\0\0\0\x02/w\
           \0\0\0\x01\0\0\0\x04CI=1\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
     );
     let mut least = Start::new(request());
@@ -95,9 +96,41 @@ fn start_frames() {
     least.reports = Reports::ExitOnly;
     check_both_ways(
         Frame::Start(Box::new(least)),
-        b"\x01\0\0\0\x2f\xff\xff\xff\xff\0\0\0\0\x02e1\0\0\0\0\
-          \0\0\0\0\0\x01\0\0\0\x02cc\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
+        b"\x01\0\0\0\x30\xff\xff\xff\xff\0\0\0\0\x02e1\0\0\0\0\
+          \0\0\0\0\0\0\x01\0\0\0\x02cc\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
     );
+}
+
+#[test]
+fn a_program_as_called_may_be_named_by_any_bytes() {
+    let mut start = Start::new(ExecRequest {
+        program: Some(b"./a\0".to_vec()),
+        args: vec![b"\0".to_vec()],
+        cwd: Some(b"sub".to_vec()),
+        ..ExecRequest::new(id(), ToolName::parse(b"program").unwrap())
+    });
+    start.request.inherited.environment = vec![b"no variable".to_vec()];
+    start.program = Program::AsCalled;
+    check_both_ways(
+        Frame::Start(Box::new(start)),
+        b"\x01\0\0\0\x4d\0\0\0\0\0\0\0\0\x02e1\x02\0\0\x01\0\0\0\
+          \0\0\0\x02\0\0\0\x04./a\0\0\0\0\x01\0\x01\0\0\0\x03sub\
+          \0\0\0\x01\0\0\0\x0bno variable\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0",
+    );
+}
+
+#[test]
+fn files() {
+    let (user, path) = (Some(b"me".to_vec()), b"/a\xff".to_vec());
+    check_both_ways(
+        Frame::OpenFile { serial: 7, access: FileAccess::Write, user, path: path.clone() },
+        b"\x32\0\0\0\x0f\0\0\0\x07\x01\x01\0\0\0\x02me/a\xff",
+    );
+    check_both_ways(
+        Frame::OpenFile { serial: 7, access: FileAccess::Read, user: None, path },
+        b"\x32\0\0\0\x09\0\0\0\x07\0\0/a\xff",
+    );
+    check_both_ways(Frame::File { serial: 7, errno: 2 }, b"\x33\0\0\0\x08\0\0\0\x07\0\0\0\x02");
 }
 
 #[test]
@@ -283,7 +316,7 @@ fn invalid_heads() {
 
 #[test]
 fn invalid_payloads() {
-    let rows: [(FrameKind, &[u8]); 64] = [
+    let rows: [(FrameKind, &[u8]); 67] = [
         (FrameKind::Data, b""),
         (FrameKind::Data, b"\x01"),
         (FrameKind::Data, b"\x04x"),
@@ -303,7 +336,7 @@ fn invalid_payloads() {
         (FrameKind::Started, b"\0\0\0\x07\0\0\0\x01\0\0"),
         (FrameKind::Started, b"\0\0\0\x07\0\0\0\x01\0\0\x06"),
         (FrameKind::Started, b"\0\0\0\x07\0\0\0\x01\0\x05\0"),
-        (FrameKind::StartError, b"\0\0\0\x07\x06"),
+        (FrameKind::StartError, b"\0\0\0\x07\x07"),
         (FrameKind::StartError, b"\0\0\0\x07\x01\xff"),
         (FrameKind::Stopped, b"\x14\0\0\0"),
         (FrameKind::Left, b"\0\0\0\x07\0"),
@@ -348,6 +381,9 @@ fn invalid_payloads() {
         (FrameKind::Connect, b"\0\0\0\x07\0\0\0"),
         (FrameKind::Connect, b"\0\0\0\x07\x02\0\x50"),
         (FrameKind::Opened, b"\0\0\0\x07\x04"),
+        (FrameKind::OpenFile, b"\0\0\0\x07\x02\0/a"),
+        (FrameKind::OpenFile, b"\0\0\0\x07\0\x01\0\0\0\x09/a"),
+        (FrameKind::File, b"\0\0\0\x07\0\0\0"),
     ];
     for (kind, payload) in rows {
         check_malformed(kind, payload);

@@ -8,11 +8,11 @@ use std::time::Duration;
 use aifo_types::{Ending, ExecRequest, FileId, Signal};
 use aifo_wire::{
     CallNote, CancelCause, ChunkedDecoder, ClientHandover, ClientTransport, Delivery, Environment,
-    Exit, Frame, FrameReader, Interrupt, Limits, Listener, ListenerReport, Loopback, OnlyCall,
-    OutsideDirectory, Reports, RequestEvent, RequestReader, ResourceUsage, ResponseEvent,
-    ResponseReader, Setup, SocketResult, SocketType, Start, StartError, StartErrorCause, Step,
-    Stream, decode_form, encode_chunk, encode_form, encode_invocation, encode_stream_end,
-    parse_invocation,
+    Exit, FileAccess, Frame, FrameReader, Interrupt, Limits, Listener, ListenerReport, Loopback,
+    OnlyCall, OutsideDirectory, Program, Reports, RequestEvent, RequestReader, ResourceUsage,
+    ResponseEvent, ResponseReader, Setup, SocketResult, SocketType, Start, StartError,
+    StartErrorCause, Step, Stream, decode_form, encode_chunk, encode_form, encode_invocation,
+    encode_stream_end, parse_invocation,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -142,16 +142,18 @@ fn start() -> impl Strategy<Value = Start> {
         received,
     });
     let reports = prop_oneof![Just(Reports::StartAndExit), Just(Reports::ExitOnly)];
-    let proxy_fields = (any::<u32>(), outside_directory, option::of(absolute()), environment);
+    let program = option::of(absolute()).prop_map(|path| path.map_or(Program::Tool, Program::File));
+    let proxy_fields = (any::<u32>(), outside_directory, program, environment, option::of(bytes()));
     let cwd_id = any::<(u64, u64)>().prop_map(|(device, inode)| FileId { device, inode });
     let request = (option::of("[a-zé'/ ]{0,9}"), option::of(cwd_id), exec_request())
         .prop_map(|(no_network, cwd_id, request)| ExecRequest { no_network, cwd_id, ..request });
     (proxy_fields, option::of(handover), reports, request).prop_map(
-        |((serial, outside_directory, program, environment), client, reports, request)| {
+        |((serial, outside_directory, program, environment, user), client, reports, request)| {
             let mut start = Start::new(request);
             start.set_serial(serial);
             start.outside_directory = outside_directory;
             start.program = program;
+            start.user = user;
             start.environment = environment;
             start.client = client;
             start.reports = reports;
@@ -195,7 +197,7 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
             cause,
             interrupt: Interrupt::from_code(interrupt).unwrap(),
         }),
-        (any::<u32>(), 1..=5u8, any::<String>()).prop_map(|(serial, cause, message)| {
+        (any::<u32>(), 1..=6u8, any::<String>()).prop_map(|(serial, cause, message)| {
             let cause = StartErrorCause::from_code(cause).unwrap();
             Frame::StartError { serial, error: StartError { cause, message } }
         }),
@@ -238,6 +240,14 @@ fn control_frame() -> impl Strategy<Value = Frame<'static>> {
             result: SocketResult::Refused,
             id
         }),
+        (any::<u32>(), 0..=1u8, option::of(vec(any::<u8>(), 0..9)), vec(any::<u8>(), 0..90))
+            .prop_map(|(serial, access, user, path)| Frame::OpenFile {
+                serial,
+                access: FileAccess::from_code(access).unwrap(),
+                user,
+                path,
+            }),
+        any::<(u32, u32)>().prop_map(|(serial, errno)| Frame::File { serial, errno }),
         (1..=u16::MAX).prop_map(|port| Frame::Unbind { port }),
         (any::<u32>(), 0..=1u8).prop_map(|(serial, found)| Frame::Killed {
             serial,

@@ -47,7 +47,7 @@ pub(crate) fn installed_in(kind: &str, tool: &str, directory: &Path, workspace: 
 fn find(tool: &str, directories: impl IntoIterator<Item = PathBuf>) -> Lookup {
     let mut best = Lookup::Absent;
     for directory in directories {
-        match find_in_path(tool, directory.as_os_str()) {
+        match find_in_path(tool.as_ref(), directory.as_os_str()) {
             Lookup::Found(path) if !is_shim(&path) => return Lookup::Found(path),
             found @ Lookup::NotExecutable(_) if best == Lookup::Absent => best = found,
             _ => {}

@@ -108,7 +108,7 @@ impl Calls {
     fn cost(&self) -> Option<Cost> {
         let proxied = median(|| self.call("true", &[]))?;
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let native = match find_in_path("true", &path) {
+        let native = match find_in_path("true".as_ref(), &path) {
             Lookup::Found(program) => median(|| Command::new(&program)),
             Lookup::NotExecutable(_) | Lookup::Absent => None,
         };

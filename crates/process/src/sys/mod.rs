@@ -30,7 +30,7 @@ pub use process::{
     drop_capabilities, environment, executed_path, give_back_freed_memory, landlock_version,
     random_bits,
 };
-pub(crate) use process::{install_filter, no_new_privileges, wait4_any};
+pub(crate) use process::{install_filter, no_new_privileges, suspend_capabilities, wait4_any};
 pub(crate) use signals::{
     Disposition, HAS_STANDARD_START, MaskOperation, change_mask, is_ignored_number, pidfd_open,
     pidfd_send_signal, raise, set_disposition, signal_group, signalfd, unblocked,

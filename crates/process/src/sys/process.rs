@@ -36,18 +36,54 @@ pub fn landlock_version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
+/// The kernel's `struct __user_cap_header_struct`, version with two words per set.
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: c_int,
+}
+
+impl CapabilityHeader {
+    /// Of this thread.
+    const OWN: Self = CapabilityHeader { version: 0x2008_0522, pid: 0 };
+}
+
+/// Effective, permitted and inheritable capabilities, in two halves.
+type Capabilities = [[u32; 3]; 2];
+
+/// Sets the capabilities of this thread. Errors: EPERM for one that is not permitted.
+fn set_capabilities(sets: &Capabilities) -> nix::Result<()> {
+    let header = CapabilityHeader::OWN;
+    // SAFETY: both pointers refer to live values in the kernel's layout, which it only reads.
+    let set = unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) };
+    Errno::result(set).map(drop)
+}
+
+/// The effective capabilities of this thread, suspended until this is dropped.
+#[derive(Debug)]
+pub(crate) struct SuspendedCapabilities(Capabilities);
+
+/// Suspends the effective capabilities of this thread.
+pub(crate) fn suspend_capabilities() -> nix::Result<SuspendedCapabilities> {
+    let header = CapabilityHeader::OWN;
+    let mut own: Capabilities = Default::default();
+    // SAFETY: both pointers refer to live values in the kernel's layout.
+    let read = unsafe { libc::syscall(libc::SYS_capget, &raw const header, own.as_mut_ptr()) };
+    Errno::result(read)?;
+    set_capabilities(&own.map(|[_, permitted, inheritable]| [0, permitted, inheritable]))?;
+    Ok(SuspendedCapabilities(own))
+}
+
+impl Drop for SuspendedCapabilities {
+    fn drop(&mut self) {
+        // Cannot fail: all of them are permitted.
+        let _ = set_capabilities(&self.0);
+    }
+}
+
 /// Drops every capability from all sets and the bounding set, so that programs executed later have
 /// none either. Errors: EPERM without `CAP_SETPCAP`.
 pub fn drop_capabilities() -> nix::Result<()> {
-    /// The kernel's `struct __user_cap_header_struct`, version with two words per set.
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: c_int,
-    }
-    const WORDS_OF_TWO: u32 = 0x2008_0522;
-    let header = Header { version: WORDS_OF_TWO, pid: 0 };
-    let none = [[0u32; 3]; 2];
     // PR_CAPBSET_READ fails for the first number that the kernel does not define.
     for number in 0..libc::c_ulong::from(u64::BITS) {
         // SAFETY: system calls on integers.
@@ -59,10 +95,8 @@ pub fn drop_capabilities() -> nix::Result<()> {
         };
         Errno::result(dropped)?;
     }
-    // SAFETY: both pointers refer to live values in the kernel's layout, which it only reads. The
-    // kernel empties the ambient set itself when nothing is permitted.
-    let set = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
-    Errno::result(set).map(drop)
+    // The kernel empties the ambient set itself when nothing is permitted.
+    set_capabilities(&Capabilities::default())
 }
 
 /// Sets `no_new_privs` for this process and its descendants, for good.

@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 
 use super::signals::{KernelSigaction, handled_signals};
 use super::{no_network, raw};
+use crate::credentials::Credentials;
 use crate::limits::ResourceLimit;
 use crate::signal_set::SignalSet;
 use crate::spawn::{Group, Spawn, SpawnError};
@@ -52,6 +53,7 @@ struct ChildPlan {
     handled: SignalSet,
     /// The filter of a program without network. It lives as long as the process.
     filter: Option<libc::sock_fprog>,
+    credentials: Option<Credentials>,
 }
 
 /// [`Group`] with the number of its descriptor.
@@ -66,6 +68,7 @@ enum ChildGroup {
 const PREPARE: u32 = 1 << 16;
 const EXEC: u32 = 2 << 16;
 const NETWORK: u32 = 3 << 16;
+const CREDENTIALS: u32 = 4 << 16;
 
 /// The child runs a few system calls on this stack before execve. It is small enough for the heap;
 /// a mapping of its own would cost two more system calls and page faults per start.
@@ -112,6 +115,7 @@ impl Starting {
                 Err(match failure & !0xffff {
                     EXEC => SpawnError::Exec(errno),
                     NETWORK => SpawnError::Network(errno),
+                    CREDENTIALS => SpawnError::Credentials(errno),
                     _ => SpawnError::Prepare(errno),
                 })
             }
@@ -176,6 +180,7 @@ fn start(spawn: Spawn<'_>, suspend: c_int) -> Result<Starting, SpawnError> {
         ignored: SignalSet::from_bits(spawn.ignored),
         handled: SignalSet::from_bits(handled_signals()),
         filter,
+        credentials: spawn.credentials,
     };
     let shared = NonNull::from(Box::leak(Box::new(Shared {
         plan,
@@ -220,10 +225,17 @@ extern "C" fn run_child(shared: *mut c_void) -> c_int {
     // SAFETY: `start` passes a `Shared` that lives until the child is done; meanwhile the parent
     // only accesses its atomics.
     let Shared { plan, failure, .. } = unsafe { &*shared.cast::<Shared>() };
-    let prepared = prepare_child(plan).map_err(|errno| (PREPARE, errno)).and_then(|()| {
-        let filter = plan.filter.as_ref().map_or(Ok(()), no_network::enter);
-        filter.map_err(|errno| (NETWORK, errno))
-    });
+    let prepared = prepare_child(plan)
+        .map_err(|errno| (PREPARE, errno))
+        .and_then(|()| {
+            let become_user = plan.credentials.as_ref().map_or(Ok(()), set_credentials);
+            become_user.map_err(|errno| (CREDENTIALS, errno))
+        })
+        .and_then(|()| unblock_signals().map_err(|errno| (PREPARE, errno)))
+        .and_then(|()| {
+            let filter = plan.filter.as_ref().map_or(Ok(()), no_network::enter);
+            filter.map_err(|errno| (NETWORK, errno))
+        });
     let (step, errno) = match prepared {
         Err(failure) => failure,
         Ok(()) => {
@@ -296,6 +308,24 @@ fn prepare_child(plan: &ChildPlan) -> Result<(), Errno> {
     for signal in plan.ignored.iter() {
         set_handler(signal, libc::SIG_IGN);
     }
+    Ok(())
+}
+
+/// Becomes a user for good, before any signal can be delivered. The kernel then takes the default for whether
+/// others of this user may trace the process, which still has its parent's memory: it is set again.
+fn set_credentials(user: &Credentials) -> Result<(), Errno> {
+    let (uid, gid) = (user.uid as usize, user.gid as usize);
+    // SAFETY: `groups` is live, and its length is passed; the rest are calls on values.
+    unsafe {
+        call(libc::SYS_setgroups, [user.groups.len(), user.groups.as_ptr() as usize, 0])?;
+        call(libc::SYS_setresgid, [gid, gid, gid])?;
+        call(libc::SYS_setresuid, [uid, uid, uid])?;
+        call(libc::SYS_prctl, [libc::PR_SET_DUMPABLE as usize, 0, 0])?;
+    }
+    Ok(())
+}
+
+fn unblock_signals() -> Result<(), Errno> {
     let empty = 0u64;
     // SAFETY: `empty` is live and has the size passed.
     unsafe {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use aifo_policy::{HostCommands, redact};
 use aifo_sidecar::{Canceller, Exec, ExecEvent, Fleet, deadline_reached};
 use aifo_types::{ExecId, ExecRequest, Inherited, Refusal, Stdio, ToolName, exit};
-use aifo_wire::{CancelCause, Exit, Interrupt, Start};
+use aifo_wire::{CancelCause, Exit, Interrupt, Program, Start};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, MissedTickBehavior, interval_at},
@@ -295,7 +295,7 @@ async fn start(
     );
     let id = request.id.clone();
     let mut start = Start::new(request);
-    start.program = Some(command.program.as_os_str().as_bytes().to_vec());
+    start.program = Program::File(command.program.as_os_str().as_bytes().to_vec());
     shared.approvals.check(asked.as_ref())?;
     let exec = start_on(lease, start, fds).await?;
     let exec = exec.ok_or_else(|| NotRun {
@@ -399,6 +399,7 @@ mod tests {
             (StartErrorCause::NotExecutable, 126),
             (StartErrorCause::Cwd, 125),
             (StartErrorCause::Failed, 125),
+            (StartErrorCause::User, 125),
         ];
         for (cause, code) in rows {
             let error = StartError { cause, message: "why".to_owned() };

@@ -7,9 +7,10 @@ use std::time::Instant;
 use aifo_process::{SocketTable, descendants_of, has_children, socket_owners};
 use aifo_types::{ExecId, Signal};
 use aifo_wire::{
-    CancelCause, Delivery, Frame, Interrupt, Loopback, NetFrame, OnlyCall, Setup, SocketResult,
-    SocketType, Start, StartError, StartErrorCause,
+    CancelCause, Delivery, FileAccess, Frame, Interrupt, Loopback, NetFrame, OnlyCall, Setup,
+    SocketResult, SocketType, Start, StartError, StartErrorCause,
 };
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::epoll::EpollFlags;
 
@@ -18,6 +19,7 @@ use crate::control::StartAttachments;
 use crate::exec::Exec;
 use crate::listener_watch::ListenerWatch;
 use crate::listeners::{bind_listeners, bind_loopback, connect_loopback};
+use crate::opened_file::open_file;
 use crate::poller::{ExecFd, ExecKey};
 use crate::stack_relay::StackRelay;
 use crate::tool_launcher::{Execve, ToolLauncher};
@@ -55,13 +57,21 @@ impl Server {
                 Some(Frame::Connect { serial, address, port }) => {
                     Command::Connect(serial, address, port)
                 }
+                Some(Frame::OpenFile { serial, access, user, path }) => {
+                    Command::OpenFile(serial, access, user, path)
+                }
                 Some(_) => return Err(ServeError::UnexpectedFrame),
             };
             match command {
                 Command::Setup(setup) => {
                     let roots = Roots::new(&setup).map_err(ServeError::Roots)?;
                     self.notes.configure(&setup.kind, roots.root());
-                    self.launcher = Some(ToolLauncher::new(setup.kind, roots, self.limits.clone()));
+                    self.launcher = Some(ToolLauncher::new(
+                        setup.kind,
+                        roots,
+                        self.tag.clone(),
+                        self.limits.clone(),
+                    ));
                 }
                 Command::Start(start) => self.start_tool(&start)?,
                 Command::Cancel(serial, cause, interrupt) => {
@@ -117,6 +127,9 @@ impl Server {
                     }
                 }
                 Command::Connect(serial, address, port) => self.connect(serial, (address, port))?,
+                Command::OpenFile(serial, access, user, path) => {
+                    self.pass_file(serial, open_file(access, user.as_deref(), &path));
+                }
             }
         }
     }
@@ -251,6 +264,21 @@ impl Server {
         self.control.send(&passed(result));
     }
 
+    /// Passes a file, or reports why there is none.
+    fn pass_file(&mut self, serial: u32, opened: Result<OwnedFd, Errno>) {
+        let frame = |errno: Errno| Frame::File { serial, errno: (errno as i32).cast_unsigned() };
+        let errno = match opened {
+            Ok(file) => {
+                match self.control.send_with_fds(&Frame::File { serial, errno: 0 }, vec![file]) {
+                    Ok(()) => return,
+                    Err(error) => Errno::from_raw(error.raw_os_error().unwrap_or(libc::EAGAIN)),
+                }
+            }
+            Err(errno) => errno,
+        };
+        self.control.send(&frame(errno));
+    }
+
     fn find_running(&self, matches: impl Fn(&Exec) -> bool) -> Option<ExecKey> {
         let mut running = self.execs.iter().filter(|(_, entry)| entry.exec.is_running());
         running.find(|(_, entry)| matches(&entry.exec)).map(|(key, _)| *key)
@@ -338,4 +366,6 @@ enum Command {
     Bind(u32, u16),
     Unbind(u16),
     Connect(u32, Loopback, u16),
+    /// The serial, the use, the user, the path.
+    OpenFile(u32, FileAccess, Option<Vec<u8>>, Vec<u8>),
 }
