@@ -42,6 +42,7 @@ mod container_pod_faults;
 mod container_pods;
 mod container_publish;
 mod container_push;
+mod container_python;
 mod container_questions;
 mod container_registries;
 mod container_repository;

@@ -1,5 +1,5 @@
 //! `cargo xtask dist`: release builds of both binaries, checked to be static, with manual pages and
-//! shell completions, below a prefix or as an archive (`spec/distribution.md`).
+//! shell completions, below a prefix or as an archive; or the wheel for Python (`spec/distribution.md`).
 
 mod archive;
 mod prefix;
@@ -68,7 +68,7 @@ impl Libc {
     }
 }
 
-const USAGE: &str = "usage: cargo xtask dist --prefix DIR | --archive [DIR]";
+const USAGE: &str = "usage: cargo xtask dist --prefix DIR | --archive [DIR] | --wheel [DIR]";
 
 /// Runs the command: installs below a prefix, or writes the archive of a release.
 pub(crate) fn run(args: &[OsString]) -> Result<()> {
@@ -77,6 +77,8 @@ pub(crate) fn run(args: &[OsString]) -> Result<()> {
         (Some("--prefix"), [dir]) => install_below(&std::path::absolute(dir)?),
         (Some("--archive"), []) => write_archive(&shell::root().join("target/archive")).map(drop),
         (Some("--archive"), [dir]) => write_archive(&std::path::absolute(dir)?).map(drop),
+        (Some("--wheel"), []) => write_wheel(&shell::root().join("target/wheel")),
+        (Some("--wheel"), [dir]) => write_wheel(&std::path::absolute(dir)?),
         _ => bail!(USAGE),
     }
 }
@@ -94,6 +96,15 @@ pub(crate) fn write_archive(out: &Path) -> Result<PathBuf> {
     let archive = archive::pack(staging.path(), &name, out, 9)?;
     println!("{}", archive.display());
     Ok(archive)
+}
+
+/// Writes the wheel of the package for Python, with the runner of this machine's architecture.
+fn write_wheel(out: &Path) -> Result<()> {
+    let target = Target::of_host()?;
+    let staging = aifo_engine::images::scratch()?;
+    let runner = target.build(&SHIM, staging.path())?;
+    let script = shell::root().join("clients/python/make_wheel.py");
+    shell::run(Command::new("python3").arg(script).arg(runner).arg(target.architecture()).arg(out))
 }
 
 /// Builds both binaries into a directory.
