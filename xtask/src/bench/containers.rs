@@ -18,7 +18,7 @@ use crate::serve::{Backend, Options, Serve};
 use crate::shell;
 
 /// The suites' image, built by `cargo xtask images test`.
-const BASE: &str = "aifo-test-base:latest";
+pub(super) const BASE: &str = "aifo-test-base:latest";
 /// The same with a tool that exits at once.
 const IMAGE: &str = "aifo-bench:latest";
 /// One sidecar of each kind.
@@ -150,7 +150,7 @@ pub(super) fn in_session_with(
 
 /// Builds the benchmark's image. `Some` is the reason why it cannot: the engine is not available,
 /// or the suites' image is missing.
-fn unready() -> Result<Option<String>> {
+pub(super) fn unready() -> Result<Option<String>> {
     if let Err(error) = Engine::Docker.check_available() {
         return Ok(Some(format!("{ENGINE} is not available: {error}")));
     }

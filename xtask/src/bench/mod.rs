@@ -17,6 +17,7 @@ mod parents;
 mod report;
 mod rows;
 mod rules;
+mod sandbox;
 pub(crate) mod stats;
 mod version1;
 
@@ -92,7 +93,7 @@ fn figures(bench: &Bench<'_>, rows: &[&Row]) -> Result<Vec<Figure>> {
     let figure = |row: &&Row| {
         eprintln!("{}", row.name);
         let measured = (row.measure)(bench).with_context(|| row.name)?;
-        Ok(Figure::new(row.name, measured, row.bound, bench.dist.libc))
+        Ok(Figure::new(row.name, measured, row.bound))
     };
     rows.iter().map(figure).collect()
 }

@@ -16,8 +16,9 @@ use anyhow::{Context, Result, bail};
 use nix::sched::{CloneFlags, setns};
 
 use super::containers::{self, Session, engine};
+use super::cpu;
 use super::measure::{Bench, WARM_UP};
-use super::report::Measured::{self, Absent, Added, Mib, Throughput};
+use super::report::Measured::{self, Absent, Added, CpuPerGib, Mib, Rate, Throughput};
 use super::stats::Pairs;
 use crate::{host, shell};
 
@@ -40,39 +41,63 @@ pub(super) fn connects(bench: &Bench<'_>) -> Result<Measured> {
     })
 }
 
-/// The time of a download.
+/// The rate of a download.
 pub(super) fn received(bench: &Bench<'_>) -> Result<Measured> {
     let bytes = bench.depth.output();
     measure(bench, |clients, _| {
-        clients
-            .pairs(bench.depth.long(), Port::Download, move |address| {
-                let start = Instant::now();
-                let mut stream = TcpStream::connect(address)?;
-                stream.write_all(&bytes.to_be_bytes())?;
-                expect(bytes, drain(&mut stream)?)?;
-                Ok(start.elapsed())
-            })
-            .map(Throughput)
+        let pairs = clients.pairs(bench.depth.long(), Port::Download, download(bytes))?;
+        Ok(Rate(bytes, pairs))
     })
 }
 
-/// The time of an upload.
+/// The rate of an upload.
 pub(super) fn sent(bench: &Bench<'_>) -> Result<Measured> {
     let bytes = bench.depth.output();
     measure(bench, |clients, _| {
-        clients
-            .pairs(bench.depth.long(), Port::Upload, move |address| {
-                let start = Instant::now();
-                let mut stream = TcpStream::connect(address)?;
-                write_zeros(&mut stream, bytes)?;
-                stream.shutdown(std::net::Shutdown::Write)?;
-                let mut count = [0; 8];
-                stream.read_exact(&mut count)?;
-                expect(bytes, u64::from_be_bytes(count))?;
-                Ok(start.elapsed())
-            })
-            .map(Throughput)
+        let pairs = clients.pairs(bench.depth.long(), Port::Upload, upload(bytes))?;
+        Ok(Rate(bytes, pairs))
     })
+}
+
+/// The launcher's CPU time for a download and an upload, 1 GiB together.
+pub(super) fn cpu_per_gib(bench: &Bench<'_>) -> Result<Measured> {
+    measure(bench, |clients, session| {
+        let before = cpu::of_tree(session.serve.pid())?;
+        let (receive, send) = (download(GIB / 2), upload(GIB / 2));
+        let [from, to] =
+            [Port::Download, Port::Upload].map(|port| clients.address(port, Side::Stack));
+        clients.stack.run(move || receive(from))?;
+        clients.stack.run(move || send(to))?;
+        let spent = cpu::of_tree(session.serve.pid())?.saturating_sub(before);
+        Ok(CpuPerGib(spent.as_secs_f64()))
+    })
+}
+
+const GIB: u64 = 1 << 30;
+
+/// Receives this many bytes.
+fn download(bytes: u64) -> impl Fn(SocketAddr) -> Result<Duration> + Copy + Send + 'static {
+    move |address| {
+        let start = Instant::now();
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(&bytes.to_be_bytes())?;
+        expect(bytes, drain(&mut stream)?)?;
+        Ok(start.elapsed())
+    }
+}
+
+/// Sends this many bytes, and waits until they have arrived.
+fn upload(bytes: u64) -> impl Fn(SocketAddr) -> Result<Duration> + Copy + Send + 'static {
+    move |address| {
+        let start = Instant::now();
+        let mut stream = TcpStream::connect(address)?;
+        write_zeros(&mut stream, bytes)?;
+        stream.shutdown(std::net::Shutdown::Write)?;
+        let mut count = [0; 8];
+        stream.read_exact(&mut count)?;
+        expect(bytes, u64::from_be_bytes(count))?;
+        Ok(start.elapsed())
+    }
 }
 
 /// The time to open connections and to read a byte from each.
