@@ -40,6 +40,8 @@ def test_calls(image: str, engine: str) -> None:
         assert (await box.exec(["sh", "-c", "kill -TERM $$"])).code == 128 + signal.SIGTERM
         result = await box.exec(["sh", "-c", "exec <&-; head -c 100000 /dev/zero"], stdin=data, max_output=1000)
         assert (len(result.stdout), result.cut) == (1000, True)
+        result = await box.exec(["sh", "-c", "echo 1; echo 2 >&2; echo 3"], merge=True)
+        assert (result.stdout, result.stderr) == (b"1\n2\n3\n", b"")
         # A background process holds the output; the call ends with the program.
         result = await box.exec(["sh", "-c", "sleep 1000 & echo now"])
         assert result.stdout == b"now\n"

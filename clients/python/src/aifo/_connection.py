@@ -83,17 +83,18 @@ class Connection:
         env: Sequence[bytes],
         user: bytes | None,
         network: bool,
-        stdio: tuple[int | None, int, int],
+        stdio: tuple[int | None, int, int | None],
         report_start: bool = False,
     ) -> Call:
-        """Starts a program on these descriptors, which stay the caller's; ``None`` is no input.
+        """Starts a program on these descriptors, which stay the caller's; ``None`` is no input, or stderr into stdout.
 
         Raises ``CannotStart`` for texts that no frame carries.
         """
         self._check()
         serial = self._new_serial()
         passed = [os.dup(fd) for fd in stdio if fd is not None]
-        kinds = (frames.NULL if stdio[0] is None else frames.PASSED, frames.PASSED, frames.PASSED)
+        stdin = frames.NULL if stdio[0] is None else frames.PASSED
+        stderr = frames.SAME if stdio[2] is None else frames.PASSED
         try:
             frame = frames.start(
                 serial,
@@ -102,7 +103,7 @@ class Connection:
                 env=env,
                 user=user,
                 network=network,
-                stdio=kinds,
+                stdio=(stdin, frames.PASSED, stderr),
                 report_start=report_start,
             )
         except ValueError as error:

@@ -1,4 +1,8 @@
-"""The directory of a socket on the host, and the executable that is mounted beside it."""
+"""The directory that is mounted into a container: a copy of the runner, and its socket.
+
+Root in a container with further capabilities can make a mount writable again. So the package's own executable is never
+mounted, and nothing of the directory is executed or read on the host.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 #: In the container.
-RUNNER = "/run/aifo-runner"
 DIRECTORY = "/run/aifo"
+RUNNER = f"{DIRECTORY}/aifo-runner"
 
 _PREFIX = "aifo-sandbox-"
 
@@ -37,12 +41,15 @@ class Directory:
         # Root of the container may be another user of the host.
         path.mkdir(mode=0o755)
         path.chmod(0o755)
+        copy = path / "aifo-runner"
+        shutil.copyfile(runner(), copy)
+        copy.chmod(0o755)
         return cls(path)
 
     @property
-    def volumes(self) -> list[str]:
+    def volume(self) -> str:
         """What follows ``--volume``, or is an item of a compose service's ``volumes``."""
-        return [f"{self.path}:{DIRECTORY}:ro", f"{runner()}:{RUNNER}:ro"]
+        return f"{self.path}:{DIRECTORY}:ro"
 
     def remove(self) -> None:
         shutil.rmtree(self.path.parent, ignore_errors=True)

@@ -231,7 +231,7 @@ class _Command:
     user: str | None
     network: bool
 
-    def start(self, sandbox: Sandbox, stdio: tuple[int | None, int, int], *, report_start: bool = False) -> Call:
+    def start(self, sandbox: Sandbox, stdio: tuple[int | None, int, int | None], *, report_start: bool = False) -> Call:
         args = [os.fsencode(arg) for arg in self.args]
         if not args:
             raise CannotStart(errno.ENOENT, "no program is named")
@@ -297,13 +297,20 @@ class Sandbox:
         directory = Directory.create()
         listener = Listener(directory, "control")
         name = f"aifo-{uuid.uuid4().hex[:12]}"
-        volumes = [word for volume in directory.volumes for word in ("--volume", volume)]
         runner = ["serve", "--connect", listener.in_container, "--connect-secs", str(_CONNECT_SECONDS)]
         options = ["--detach", "--rm", "--name", name, "--label", f"{LABEL}={os.getpid()}", "--user", "0:0"]
         try:
             image = await self._image_settings()
             self._container = await self._engine.run(
-                "run", *options, *volumes, *self._options, "--entrypoint", RUNNER, self._image, *runner
+                "run",
+                *options,
+                "--volume",
+                directory.volume,
+                *self._options,
+                "--entrypoint",
+                RUNNER,
+                self._image,
+                *runner,
             )
             self._settings = image
             await self._connect(listener)
@@ -374,13 +381,14 @@ class Sandbox:
         timeout: float | None = None,
         network: bool = True,
         max_output: int | None = None,
+        merge: bool = False,
     ) -> Result:
         """Runs a program to its end.
 
         ``cwd`` is from the image's directory; ``env`` adds to the image's; ``timeout`` is in seconds and kills the
-        program with all that it started; ``max_output`` is in bytes, of each stream. Output of processes that
-        outlive the program is not waited for. Raises :class:`CannotStart`, :class:`SandboxLost`. A task that is
-        cancelled kills the program.
+        program with all that it started; ``max_output`` is in bytes, of each stream; ``merge`` takes stderr into
+        stdout, in order. Output of processes that outlive the program is not waited for. Raises
+        :class:`CannotStart`, :class:`SandboxLost`. A task that is cancelled kills the program.
         """
         command = _Command(args, cwd, env, user, network)
         source, outputs = await self._pipes(stdin, max_output)
@@ -389,7 +397,7 @@ class Sandbox:
         call = None
         try:
             reader = None if source is None else source.reader
-            call = command.start(self, (reader, outputs[0].writer, outputs[1].writer))
+            call = command.start(self, (reader, outputs[0].writer, None if merge else outputs[1].writer))
             if source is not None:
                 source.begin()
             for output in outputs:
@@ -491,7 +499,13 @@ class Sandbox:
         place = os.fsencode(os.path.join(self._settings.directory, path))
         if b"\0" in place:
             raise ValueError("a path holds a NUL byte")
-        fd = await self._connection.open(place, write=write, user=None if user is None else os.fsencode(user))
+        name = None if user is None else os.fsencode(user)
+        try:
+            fd = await self._connection.open(place, write=write, user=name)
+        except SandboxLost:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
         try:
             mode = os.fstat(fd).st_mode
             flags = fcntl.fcntl(fd, fcntl.F_GETFL)
@@ -523,5 +537,5 @@ _O_PATH = 0o10000000
 
 
 def mounts() -> list[str]:
-    """Volumes for a container that :meth:`Sandbox.join` will take, as ``--volume`` and compose files name them."""
-    return Directory.create().volumes
+    """Volumes for one container that :meth:`Sandbox.join` will take, as ``--volume`` and compose files name them."""
+    return [Directory.create().volume]

@@ -1,0 +1,196 @@
+"""A sandbox provider for Inspect: ``sandbox="aifo"``. Tested with inspect_ai 0.3.285.
+
+Images, Dockerfiles and compose files are those of Inspect's docker provider, which starts and removes the containers; a
+runner in each makes the calls. There is no limit on concurrency of its own.
+
+A file counts as unreadable or not writable if its owner's mode says so, also for root, as Inspect's checks demand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import yaml
+from inspect_ai.util import (
+    ExecResult,
+    OutputLimitExceededError,
+    SandboxEnvironment,
+    SandboxEnvironmentLimits,
+    SandboxUserUnsupportedError,
+    sandboxenv,
+)
+from inspect_ai.util._sandbox.docker.compose import compose_command, compose_ps, compose_services
+from inspect_ai.util._sandbox.docker.config import auto_compose_file
+from inspect_ai.util._sandbox.docker.docker import DockerSandboxEnvironment, resolve_config_environment
+from inspect_ai.util._sandbox.docker.util import ComposeProject, task_project_name
+from inspect_ai.util._sandbox.environment import SandboxEnvironmentConfigType, SandboxUnavailableError
+
+from ._errors import CannotStart, SandboxLost, TooLarge, UserUnsupported
+from ._mount import Directory
+from ._sandbox import Sandbox
+
+
+class _ByMode(Sandbox):
+    """A sandbox in which the owner's mode of a file counts for everyone."""
+
+    async def _open(self, path: str, *, write: bool, user: str | None) -> int:
+        fd = await super()._open(path, write=write, user=user)
+        if not os.fstat(fd).st_mode & (stat.S_IWUSR if write else stat.S_IRUSR):
+            os.close(fd)
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return fd
+
+
+@sandboxenv(name="aifo")
+class AifoSandboxEnvironment(DockerSandboxEnvironment):
+    """A service of a compose project, with a runner."""
+
+    def __init__(self, service: str, project: ComposeProject, working_dir: str, box: Sandbox) -> None:
+        super().__init__(service, project, working_dir)
+        self._box = box
+
+    @classmethod
+    def default_concurrency(cls) -> int | None:
+        return None
+
+    @classmethod
+    async def sample_init(
+        cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
+    ) -> dict[str, SandboxEnvironment]:
+        mounted, directories = await _with_runners(task_name, config, metadata)
+        try:
+            found = await super().sample_init(task_name, mounted, {})
+            environments: dict[str, SandboxEnvironment] = {}
+            try:
+                for name, environment in found.items():
+                    environments[name] = await _joined(environment)
+            except BaseException:
+                await _close(environments)
+                await super().sample_cleanup(task_name, mounted, found, False)
+                raise
+            return environments
+        finally:
+            for directory in directories:
+                directory.remove()
+
+    @classmethod
+    async def sample_cleanup(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        environments: dict[str, SandboxEnvironment],
+        interrupted: bool,
+    ) -> None:
+        await _close(environments)
+        await super().sample_cleanup(task_name, config, environments, interrupted)
+
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        try:
+            result = await self._box.exec(
+                cmd,
+                cwd=cwd,
+                env=env,
+                user=user or None,
+                stdin=input.encode() if isinstance(input, str) else input or b"",
+                timeout=timeout,
+                max_output=limit,
+            )
+        except UserUnsupported as error:
+            raise SandboxUserUnsupportedError(str(error)) from error
+        except CannotStart as error:
+            if error.errno == errno.EACCES:
+                raise PermissionError(errno.EACCES, str(error.strerror), cmd[0]) from error
+            return ExecResult(False, 127, "", str(error.strerror))
+        except SandboxLost as error:
+            raise SandboxUnavailableError(str(error)) from error
+        stdout, stderr = result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+        if result.timed_out:
+            late = TimeoutError(f"Command timed out after {timeout} seconds")
+            late.truncated_output = stdout + stderr  # type: ignore[attr-defined]
+            raise late
+        if result.cut:
+            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, stdout + stderr)
+        return ExecResult(result.code == 0, result.code, stdout, stderr)
+
+    async def write_file(self, file: str, contents: str | bytes) -> None:
+        with _unavailable():
+            await self._box.write(file, contents.encode() if isinstance(contents, str) else contents)
+
+    @overload
+    async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
+
+    @overload
+    async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
+
+    async def read_file(self, file: str, text: bool = True) -> str | bytes:
+        try:
+            with _unavailable():
+                contents = await self._box.read(file, max_bytes=SandboxEnvironmentLimits.MAX_READ_FILE_SIZE)
+        except TooLarge as error:
+            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None) from error
+        return contents.decode() if text else contents
+
+
+@contextlib.contextmanager
+def _unavailable() -> Any:
+    try:
+        yield
+    except SandboxLost as error:
+        raise SandboxUnavailableError(str(error)) from error
+
+
+async def _with_runners(
+    task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
+) -> tuple[str, list[Directory]]:
+    """Writes the compose file with a runner's volumes in every service, and returns it with their directories."""
+    resolved = resolve_config_environment(config, metadata)
+    name = task_project_name(task_name)
+    project = await ComposeProject.create(name=name, config=config, env=resolved.env if resolved else {})
+    # Checks the mounts of the task's own file.
+    await compose_services(project)
+    printed = await compose_command(["config"], project=project, timeout=300)
+    if not printed.success:
+        raise RuntimeError(f"cannot read the compose file: {printed.stderr}")
+    compose = yaml.safe_load(printed.stdout)
+    # A project of its own, whose images are those of the task's project.
+    compose.pop("name", None)
+    directories = []
+    for service in compose["services"].values():
+        directory = Directory.create()
+        directories.append(directory)
+        service["volumes"] = [*service.get("volumes", []), directory.volume]
+    # The directory is harmless even where the container can write to it.
+    compose["x-inspect_docker_sandbox"] = {"unsafe_allow_writable_host_mounts": True}
+    base = str(Path(project.config).parent) if project.config else os.getcwd()
+    return auto_compose_file(yaml.dump(compose, sort_keys=False), name, base_dir=base), directories
+
+
+async def _close(environments: dict[str, SandboxEnvironment]) -> None:
+    for environment in environments.values():
+        if isinstance(environment, AifoSandboxEnvironment):
+            await environment._box.__aexit__(None, None, None)
+
+
+async def _joined(environment: SandboxEnvironment) -> AifoSandboxEnvironment:
+    docker = environment.as_type(DockerSandboxEnvironment)
+    running = await compose_ps(project=docker._project)
+    container = next(service["Name"] for service in running if service["Service"] == docker._service)
+    box = _ByMode.join(container, engine="docker")
+    await box.__aenter__()
+    return AifoSandboxEnvironment(docker._service, docker._project, docker._working_dir, box)
