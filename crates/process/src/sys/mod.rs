@@ -26,11 +26,13 @@ pub(crate) use descriptor::is_open;
 pub use descriptor::{bytes_in_pipe, take_fd};
 pub(crate) use kernel::prlimit;
 pub(crate) use mount::{attach_mounts, copy_mounts, make_read_only};
+pub(crate) use process::{
+    SuspendedCapabilities, install_filter, no_new_privileges, suspend_capabilities, wait4_any,
+};
 pub use process::{
     drop_capabilities, environment, executed_path, give_back_freed_memory, landlock_version,
     random_bits,
 };
-pub(crate) use process::{install_filter, no_new_privileges, suspend_capabilities, wait4_any};
 pub(crate) use signals::{
     Disposition, HAS_STANDARD_START, MaskOperation, change_mask, is_ignored_number, pidfd_open,
     pidfd_send_signal, raise, set_disposition, signal_group, signalfd, unblocked,

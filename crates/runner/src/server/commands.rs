@@ -268,6 +268,7 @@ impl Server {
     fn pass_file(&mut self, serial: u32, opened: Result<OwnedFd, Errno>) {
         let frame = |errno: Errno| Frame::File { serial, errno: (errno as i32).cast_unsigned() };
         let errno = match opened {
+            Ok(_) if !self.control.carries_descriptors() => Errno::EOPNOTSUPP,
             Ok(file) => {
                 match self.control.send_with_fds(&Frame::File { serial, errno: 0 }, vec![file]) {
                     Ok(()) => return,
