@@ -48,6 +48,15 @@ pub(crate) fn memory(pid: u32, name: &str) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
+/// Returns whether this process ignores SIGINT, as a shell starts its background jobs; so would all that it
+/// starts.
+pub(crate) fn ignores_interrupts() -> Result<bool> {
+    const SIGINT_BIT: u64 = 1 << 1;
+    let status = fs::read_to_string("/proc/self/status")?;
+    let ignored = field(&status, "SigIgn").context("/proc/self/status has no SigIgn")?;
+    Ok(u64::from_str_radix(ignored, 16)? & SIGINT_BIT != 0)
+}
+
 /// Resets a process's `VmHWM`. Where the kernel cannot, the peak covers its whole life, which only
 /// makes the check stricter.
 pub(crate) fn reset_peak(pid: u32) {

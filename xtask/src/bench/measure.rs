@@ -90,6 +90,9 @@ impl Bench<'_> {
     /// Time from SIGINT at the shim of a waiting tool to the shim's exit, relative to a native
     /// `true`.
     pub(super) fn interrupts(&self) -> Result<Pairs> {
+        if host::ignores_interrupts()? {
+            bail!("SIGINT is ignored, as in a job of the background: no call would be interrupted");
+        }
         let native = || self.time_call(Side::Native, Transport::Passed, Tool::True);
         Pairs::measure(self.depth.long(), native, || self.time_interrupt())
     }
