@@ -157,9 +157,7 @@ fn an_asked_call_waits_and_runs_once_it_is_allowed() {
     running
         .complains("aifo: waiting for approval: git push --force; answer with: aifo-coder approve");
     let listed = answer(&setup, "session");
-    assert!(
-        listed.contains("  default rule 'git|hub push'") || listed.contains("rule 'default rule")
-    );
+    assert!(listed.contains("  rule 'git|hub push (default)'"), "{listed}");
     // The second one is identical; the third is not.
     let question = answer(&setup, "deny");
     assert!(question.contains("git push -f\n"), "{question}");
@@ -306,7 +304,7 @@ fn why_explains_a_call_in_place() {
     let text = why(&["git", "push", "--force"]);
     assert!(text.contains("tools/git would run next to the agent\n"), "{text}");
     let because = "because:     'git' runs where the agent is, once the rules on its arguments allow it\n\
-                   verdict:     ask, by default rule 'git|hub push': rewrites history that others have\n";
+                   verdict:     ask, by rule 'git|hub push (default)': rewrites history that others have\n";
     assert!(text.contains(because), "{text}");
     let json: serde_json::Value = serde_json::from_str(&why(&["--json", "git", "status"])).unwrap();
     let fields = ["mode", "reason", "verdict"].map(|field| json[field].clone());

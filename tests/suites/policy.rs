@@ -17,7 +17,7 @@ fn check_prints_the_verdict_the_rule_and_the_normal_form() {
     assert_eq!(
         outcome.exited(0).text(),
         "verdict:  ask\n\
-         rule:     default rule 'git|hub push'\n\
+         rule:     git|hub push (default)\n\
          because:  rewrites history that others have\n\
          call:     env git -C x push -f\n\
          call:     git push -C=x --force\n"

@@ -30,7 +30,8 @@ impl Explanation {
                 "" => String::new(),
                 reason => format!(": {reason}"),
             };
-            lines.push(("verdict", format!("{}, by {}{reason}", self.verdict, decided.rule)));
+            lines
+                .push(("verdict", format!("{}, by rule '{}'{reason}", self.verdict, decided.rule)));
         }
         if let Some(refused) = &self.refusal {
             lines.push(("refused", refused.text.clone()));

@@ -59,7 +59,7 @@ fn compile(text: &str) -> Vec<Rule> {
 fn parse(text: &str) -> (RuleText, String) {
     let rule: RuleText =
         toml::from_str(text).unwrap_or_else(|error| panic!("rules.toml: {error}\n{text}"));
-    let source = format!("default rule '{}'", rule.run);
+    let source = format!("{} (default)", rule.run);
     (rule, source)
 }
 
