@@ -224,10 +224,13 @@ impl Refusal {
                 ApprovalFailure::TurnEnded => format!(
                     "denied by the user: {call} ({why})\nhint: end your turn and wait for the user\n"
                 ),
-                ApprovalFailure::TimedOut { secs, command } => format!(
-                    "not approved within {secs} s: {call} ({why})\nhint: an answer by \
-                     '{command}' within 10 minutes covers one repetition\n"
-                ),
+                ApprovalFailure::TimedOut { secs, command } => {
+                    let waited = if *secs == 0 { "" } else { &format!(" within {secs} s") };
+                    format!(
+                        "not approved{waited}: {call} ({why})\nhint: an answer by '{command}' \
+                         within 10 minutes covers one repetition\n"
+                    )
+                }
             },
             Refusal::TooLongForApproval { len, limit_kib } => format!(
                 "the call is too long to be shown for approval: it has {len} bytes, the limit is \
