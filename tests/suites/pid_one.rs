@@ -107,7 +107,7 @@ impl PidOne {
         let mut control = connected();
         control.set_read_timeout(Some(DEADLINE)).unwrap();
 
-        assert_eq!(read_frame(&mut control), Some((HELLO, vec![8])));
+        assert_eq!(read_frame(&mut control), Some((HELLO, vec![9])));
         let [runner] = children(unshare.id().cast_signed())[..] else { panic!("one child") };
         let fds = fd_count(runner);
         let places = ["workspace", "tmp"].map(|name| scratch.path().join(name));
@@ -130,10 +130,10 @@ impl PidOne {
         client.set_read_timeout(Some(DEADLINE)).unwrap();
         let serial = self.serials.replace(self.serials.get() + 1);
         // `StartError` on failure; no program (the runner uses PATH), the whole environment, a
-        // client with a greeting and no input yet. The proxy gets `Started`, too. The call has a network, and was
+        // client with a greeting and no input yet. The proxy gets `Started`, too. The call has a network and no user, and was
         // not asked about.
         let head = [&serial.to_be_bytes()[..], &[0], &string(id.as_bytes()), &[0, 0, 1]].concat();
-        let handover = [string(GREETING), string(b""), vec![1, 0, 0]].concat();
+        let handover = [string(GREETING), string(b""), vec![1, 0, 0, 0]].concat();
         let start = [head, handover, invocation(name, args)].concat();
         let (start, fds) = (frame(START, &start), [theirs.as_raw_fd()]);
         let rights = [ControlMessage::ScmRights(&fds)];
