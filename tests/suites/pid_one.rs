@@ -130,8 +130,8 @@ impl PidOne {
         client.set_read_timeout(Some(DEADLINE)).unwrap();
         let serial = self.serials.replace(self.serials.get() + 1);
         // `StartError` on failure; no program (the runner uses PATH), the whole environment, a
-        // client with a greeting and no input yet. The proxy gets `Started`, too. The call has a network and no user, and was
-        // not asked about.
+        // client with a greeting and no input yet. The proxy gets `Started`, too. The call has a network and
+        // no user, and was not asked about.
         let head = [&serial.to_be_bytes()[..], &[0], &string(id.as_bytes()), &[0, 0, 1]].concat();
         let handover = [string(GREETING), string(b""), vec![1, 0, 0, 0]].concat();
         let start = [head, handover, invocation(name, args)].concat();
