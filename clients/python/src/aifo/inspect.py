@@ -8,6 +8,7 @@ A file counts as unreadable or not writable if its owner's mode says so, also fo
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 import yaml
+from inspect_ai.log._samples import sample_active
 from inspect_ai.util import (
     ExecResult,
     OutputLimitExceededError,
@@ -24,8 +26,9 @@ from inspect_ai.util import (
     SandboxUserUnsupportedError,
     sandboxenv,
 )
-from inspect_ai.util._sandbox.docker.compose import compose_command, compose_ps, compose_services
-from inspect_ai.util._sandbox.docker.config import auto_compose_file
+from inspect_ai.util._sandbox.docker.cleanup import project_cleanup, project_startup
+from inspect_ai.util._sandbox.docker.compose import compose_command, compose_ps, compose_services, compose_up
+from inspect_ai.util._sandbox.docker.config import auto_compose_file, safe_cleanup_auto_compose
 from inspect_ai.util._sandbox.docker.docker import DockerSandboxEnvironment, resolve_config_environment
 from inspect_ai.util._sandbox.docker.util import ComposeProject, task_project_name
 from inspect_ai.util._sandbox.environment import SandboxEnvironmentConfigType, SandboxUnavailableError
@@ -62,21 +65,43 @@ class AifoSandboxEnvironment(DockerSandboxEnvironment):
     async def sample_init(
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
-        mounted, directories = await _with_runners(task_name, config, metadata)
+        # As the docker provider, with half of its commands: they are most of a short sample's time.
+        compose, env = await _resolved(config, metadata)
+        services: dict[str, Any] = compose["services"]
+        directories = {name: Directory.create() for name in services}
+        for name, directory in directories.items():
+            services[name]["volumes"] = [*services[name].get("volumes", []), directory.volume]
+        project_name = task_project_name(task_name)
+        path = auto_compose_file(yaml.dump(compose, sort_keys=False), project_name, base_dir=os.getcwd())
+        active = sample_active()
+        project = await ComposeProject.create(
+            name=project_name,
+            config=path,
+            sample_id=active.sample.id if active else None,
+            epoch=active.epoch if active else None,
+            env=env,
+        )
+        project_startup(project)
+        environments: dict[str, SandboxEnvironment] = {}
         try:
-            found = await super().sample_init(task_name, mounted, {})
-            environments: dict[str, SandboxEnvironment] = {}
-            try:
-                for name, environment in found.items():
-                    environments[name] = await _joined(environment)
-            except BaseException:
-                await _close(environments)
-                await super().sample_cleanup(task_name, mounted, found, False)
-                raise
-            return environments
+            started = await compose_up(project, services)
+            listed = await compose_ps(project=project, all=True)
+            containers = {each["Service"]: each["Name"] for each in listed if each["State"] == "running"}
+            if not containers or any(each["State"] != "running" and each["ExitCode"] for each in listed):
+                raise RuntimeError(f"the services did not start: {started.stderr}")
+            default = next((name for name in services if services[name].get("x-default")), "default")
+            if default not in containers:
+                raise RuntimeError("no running service is named 'default' or has 'x-default: true'")
+            for name in sorted(containers, key=lambda name: name != default):
+                environments[name] = await _joined(name, containers[name], project)
+        except BaseException:
+            await _close(environments)
+            await project_cleanup(project, True)
+            raise
         finally:
-            for directory in directories:
+            for directory in directories.values():
                 directory.remove()
+        return environments
 
     @classmethod
     async def sample_cleanup(
@@ -155,30 +180,35 @@ def _unavailable() -> Any:
         raise SandboxUnavailableError(str(error)) from error
 
 
-async def _with_runners(
-    task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
-) -> tuple[str, list[Directory]]:
-    """Writes the compose file with a runner's volumes in every service, and returns it with their directories."""
+_RESOLVED: dict[str, str] = {}
+
+
+async def _resolved(
+    config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns the compose file as docker reads it, checked, and its variables. Each content is read once."""
     resolved = resolve_config_environment(config, metadata)
-    name = task_project_name(task_name)
-    project = await ComposeProject.create(name=name, config=config, env=resolved.env if resolved else {})
-    # Checks the mounts of the task's own file.
-    await compose_services(project)
-    printed = await compose_command(["config"], project=project, timeout=300)
-    if not printed.success:
-        raise RuntimeError(f"cannot read the compose file: {printed.stderr}")
-    compose = yaml.safe_load(printed.stdout)
-    # A project of its own, whose images are those of the task's project.
+    env = resolved.env if resolved else {}
+    project = await ComposeProject.create(name=task_project_name("config"), config=config, env=env)
+    path = Path(project.config or "compose.yaml")
+    text = await asyncio.to_thread(path.read_text)
+    key = repr((os.getcwd(), isinstance(config, str) and config, text, sorted(env.items())))
+    if key not in _RESOLVED:
+        # Checks the mounts of the task's own file.
+        await compose_services(project)
+        printed = await compose_command(["config"], project=project, timeout=300)
+        if not printed.success:
+            raise RuntimeError(f"cannot read the compose file: {printed.stderr}")
+        _RESOLVED[key] = printed.stdout
+    if path.stem == project.name:
+        # It was written for this call.
+        safe_cleanup_auto_compose(project.config)
+    compose: dict[str, Any] = yaml.safe_load(_RESOLVED[key])
+    # The project is named after the sample.
     compose.pop("name", None)
-    directories = []
-    for service in compose["services"].values():
-        directory = Directory.create()
-        directories.append(directory)
-        service["volumes"] = [*service.get("volumes", []), directory.volume]
     # The directory is harmless even where the container can write to it.
     compose["x-inspect_docker_sandbox"] = {"unsafe_allow_writable_host_mounts": True}
-    base = str(Path(project.config).parent) if project.config else os.getcwd()
-    return auto_compose_file(yaml.dump(compose, sort_keys=False), name, base_dir=base), directories
+    return compose, env
 
 
 async def _close(environments: dict[str, SandboxEnvironment]) -> None:
@@ -187,10 +217,7 @@ async def _close(environments: dict[str, SandboxEnvironment]) -> None:
             await environment._box.__aexit__(None, None, None)
 
 
-async def _joined(environment: SandboxEnvironment) -> AifoSandboxEnvironment:
-    docker = environment.as_type(DockerSandboxEnvironment)
-    running = await compose_ps(project=docker._project)
-    container = next(service["Name"] for service in running if service["Service"] == docker._service)
+async def _joined(service: str, container: str, project: ComposeProject) -> AifoSandboxEnvironment:
     box = _ByMode.join(container, engine="docker")
     await box.__aenter__()
-    return AifoSandboxEnvironment(docker._service, docker._project, docker._working_dir, box)
+    return AifoSandboxEnvironment(service, project, box._settings.directory, box)
