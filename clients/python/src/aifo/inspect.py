@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import os
 import stat
 from pathlib import Path
@@ -27,12 +28,13 @@ from inspect_ai.util import (
     sandboxenv,
 )
 from inspect_ai.util._sandbox.docker.cleanup import project_cleanup, project_startup
-from inspect_ai.util._sandbox.docker.compose import compose_command, compose_ps, compose_services, compose_up
+from inspect_ai.util._sandbox.docker.compose import compose_command, compose_services, compose_up
 from inspect_ai.util._sandbox.docker.config import auto_compose_file, safe_cleanup_auto_compose
 from inspect_ai.util._sandbox.docker.docker import DockerSandboxEnvironment, resolve_config_environment
 from inspect_ai.util._sandbox.docker.util import ComposeProject, task_project_name
 from inspect_ai.util._sandbox.environment import SandboxEnvironmentConfigType, SandboxUnavailableError
 
+from ._engine import Engine
 from ._errors import CannotStart, SandboxLost, TooLarge, UserUnsupported
 from ._mount import Directory
 from ._sandbox import Sandbox
@@ -84,11 +86,7 @@ class AifoSandboxEnvironment(DockerSandboxEnvironment):
         project_startup(project)
         environments: dict[str, SandboxEnvironment] = {}
         try:
-            started = await compose_up(project, services)
-            listed = await compose_ps(project=project, all=True)
-            containers = {each["Service"]: each["Name"] for each in listed if each["State"] == "running"}
-            if not containers or any(each["State"] != "running" and each["ExitCode"] for each in listed):
-                raise RuntimeError(f"the services did not start: {started.stderr}")
+            containers = await _start(project, services)
             default = next((name for name in services if services[name].get("x-default")), "default")
             if default not in containers:
                 raise RuntimeError("no running service is named 'default' or has 'x-default: true'")
@@ -179,6 +177,28 @@ def _unavailable() -> Any:
     except SandboxLost as error:
         raise SandboxUnavailableError(str(error)) from error
 
+
+async def _start(project: ComposeProject, services: dict[str, Any]) -> dict[str, str]:
+    """Starts the services, and returns the containers of those that run."""
+    if any("healthcheck" in service for service in services.values()):
+        started = await compose_up(project, services)
+    else:
+        # There is nothing to wait for. Inspect's limit on processes is for those that keep a core busy.
+        command = ["up", "--detach"]
+        started = await compose_command(command, project=project, timeout=_START_SECONDS, concurrency=False)
+    engine = Engine("docker")
+    label = f"label=com.docker.compose.project={project.name}"
+    listed = (await engine.run("ps", "--all", "--quiet", "--filter", label)).split()
+    found = json.loads(await engine.run("container", "inspect", *listed)) if listed else []
+    ended = [each for each in found if not each["State"]["Running"]]
+    if len(ended) == len(found) or any(each["State"]["ExitCode"] for each in ended):
+        raise RuntimeError(f"the services did not start: {started.stderr}")
+    running = [each for each in found if each["State"]["Running"]]
+    return {each["Config"]["Labels"]["com.docker.compose.service"]: each["Id"] for each in running}
+
+
+#: As the docker provider waits.
+_START_SECONDS = 120
 
 _RESOLVED: dict[str, str] = {}
 
