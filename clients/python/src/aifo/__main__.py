@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 import sys
 
 from ._engine import LABEL, Engine, EngineError
@@ -12,16 +13,15 @@ from ._mount import is_running, left_behind
 
 async def _cleanup() -> int:
     failed = 0
-    for name in ("docker", "podman"):
+    for name in filter(shutil.which, ("docker", "podman")):
+        engine = Engine(name)
         try:
-            engine = Engine(name)
             lines = await engine.run(
                 "ps", "--all", "--filter", f"label={LABEL}", "--format", f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
             )
         except EngineError as error:
-            if "PATH" not in str(error):
-                print(f"aifo: {error}", file=sys.stderr)
-                failed = 1
+            print(f"aifo: {error}", file=sys.stderr)
+            failed = 1
             continue
         found = [line.split() for line in lines.splitlines()]
         ended = [words[0] for words in found if len(words) == 2 and not is_running(int(words[1]))]

@@ -156,6 +156,8 @@ class Connection:
             self._flush()
 
     def _flush(self) -> None:
+        if self.lost.done():
+            return
         while self._unsent:
             data, fds = self._unsent[0]
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []

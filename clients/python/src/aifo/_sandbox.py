@@ -300,7 +300,7 @@ class Sandbox:
         runner = ["serve", "--connect", listener.in_container, "--connect-secs", str(_CONNECT_SECONDS)]
         options = ["--detach", "--rm", "--name", name, "--label", f"{LABEL}={os.getpid()}", "--user", "0:0"]
         try:
-            image = await self._image_settings()
+            image = await self._engine.image_settings(self._image)
             self._container = await self._engine.run(
                 "run",
                 *options,
@@ -321,9 +321,6 @@ class Sandbox:
             listener.close()
             # The mount keeps what the container needs.
             directory.remove()
-
-    async def _image_settings(self) -> Settings:
-        return await self._engine.image_settings(self._image)
 
     async def _enter(self) -> None:
         settings = await self._engine.settings(self.container)

@@ -28,9 +28,10 @@ from inspect_ai.util import (
     sandboxenv,
 )
 from inspect_ai.util._sandbox.docker.cleanup import project_cleanup, project_startup
-from inspect_ai.util._sandbox.docker.compose import compose_command, compose_services, compose_up
+from inspect_ai.util._sandbox.docker.compose import compose_command, compose_up
 from inspect_ai.util._sandbox.docker.config import auto_compose_file, safe_cleanup_auto_compose
 from inspect_ai.util._sandbox.docker.docker import DockerSandboxEnvironment, resolve_config_environment
+from inspect_ai.util._sandbox.docker.mounts import validate_compose_mounts
 from inspect_ai.util._sandbox.docker.util import ComposeProject, task_project_name
 from inspect_ai.util._sandbox.environment import SandboxEnvironmentConfigType, SandboxUnavailableError
 
@@ -214,11 +215,11 @@ async def _resolved(
     text = await asyncio.to_thread(path.read_text)
     key = repr((os.getcwd(), isinstance(config, str) and config, text, sorted(env.items())))
     if key not in _RESOLVED:
-        # Checks the mounts of the task's own file.
-        await compose_services(project)
         printed = await compose_command(["config"], project=project, timeout=300)
         if not printed.success:
             raise RuntimeError(f"cannot read the compose file: {printed.stderr}")
+        # The task's own mounts, before ours are added.
+        await validate_compose_mounts(yaml.safe_load(printed.stdout), project.name)
         _RESOLVED[key] = printed.stdout
     if path.stem == project.name:
         # It was written for this call.

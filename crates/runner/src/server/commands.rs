@@ -128,7 +128,11 @@ impl Server {
                 }
                 Command::Connect(serial, address, port) => self.connect(serial, (address, port))?,
                 Command::OpenFile(serial, access, user, path) => {
-                    self.pass_file(serial, open_file(access, user.as_deref(), &path));
+                    let opened = match self.control.carries_descriptors() {
+                        true => open_file(access, user.as_deref(), &path),
+                        false => Err(Errno::EOPNOTSUPP),
+                    };
+                    self.pass_file(serial, opened);
                 }
             }
         }
@@ -266,9 +270,7 @@ impl Server {
 
     /// Passes a file, or reports why there is none.
     fn pass_file(&mut self, serial: u32, opened: Result<OwnedFd, Errno>) {
-        let frame = |errno: Errno| Frame::File { serial, errno: (errno as i32).cast_unsigned() };
         let errno = match opened {
-            Ok(_) if !self.control.carries_descriptors() => Errno::EOPNOTSUPP,
             Ok(file) => {
                 match self.control.send_with_fds(&Frame::File { serial, errno: 0 }, vec![file]) {
                     Ok(()) => return,
@@ -277,7 +279,7 @@ impl Server {
             }
             Err(errno) => errno,
         };
-        self.control.send(&frame(errno));
+        self.control.send(&Frame::File { serial, errno: (errno as i32).cast_unsigned() });
     }
 
     fn find_running(&self, matches: impl Fn(&Exec) -> bool) -> Option<ExecKey> {
