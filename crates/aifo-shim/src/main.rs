@@ -16,6 +16,7 @@ mod cli;
 mod connection;
 mod descriptors;
 mod early_start;
+mod expected_file;
 mod failure;
 mod fd_writer;
 mod frame_connection;

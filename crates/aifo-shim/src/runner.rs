@@ -8,10 +8,7 @@
 //! and `try-stack` only do that.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,15 +16,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use aifo_process::{
-    Confinement, Restriction, confine, create_network_stack, descriptor_path, join_network_stack,
+    Confinement, Restriction, confine, create_network_stack, join_network_stack,
     restore_private_mode, restrict_system_calls, set_parent_death_signal, take_fd,
     try_network_stack,
 };
 use aifo_runner::{ControlTransport, GUARDED_BY, Owner, ServeOptions};
 use aifo_types::{Signal, Subnet, container_path};
-use nix::fcntl::OFlag;
 use nix::unistd::{AccessFlags, Pid, access};
 
+use crate::expected_file::ExpectedFile;
 use crate::log;
 use crate::shim_exit::ShimExit;
 
@@ -127,50 +124,6 @@ struct JoinedStack {
     /// The paths to hide.
     hidden: Vec<PathBuf>,
 }
-
-/// A file that the engine was to mount, or the directory of one.
-#[derive(Debug, PartialEq, Eq)]
-struct ExpectedFile {
-    device: u64,
-    inode: u64,
-    path: PathBuf,
-}
-
-impl ExpectedFile {
-    fn parse(value: &OsStr) -> Option<Self> {
-        let mut parts = value.as_bytes().splitn(3, |byte| *byte == b':');
-        let mut number = || str::from_utf8(parts.next()?).ok()?.parse().ok();
-        let (device, inode) = (number()?, number()?);
-        let path = PathBuf::from(OsStr::from_bytes(parts.next()?));
-        path.is_absolute().then_some(ExpectedFile { device, inode, path })
-    }
-
-    fn is_there(&self) -> bool {
-        let found = self.path.symlink_metadata();
-        found.is_ok_and(|it| self.is(&it))
-    }
-
-    fn is(&self, found: &Metadata) -> bool {
-        (found.dev(), found.ino()) == (self.device, self.inode)
-    }
-
-    /// Returns whether the null device is at the path, in this very directory, which others may rename.
-    fn is_covered(&self) -> bool {
-        let is_null = |at: Metadata| at.file_type().is_char_device() && at.rdev() == NULL_DEVICE;
-        let (Some(directory), Some(name)) = (self.path.parent(), self.path.file_name()) else {
-            return false;
-        };
-        let flags = (OFlag::O_PATH | OFlag::O_DIRECTORY).bits();
-        let directory = File::options().read(true).custom_flags(flags).open(directory);
-        directory.is_ok_and(|directory| {
-            let at = descriptor_path(&directory).join(name).symlink_metadata();
-            directory.metadata().is_ok_and(|it| self.is(&it)) && at.is_ok_and(is_null)
-        })
-    }
-}
-
-/// The number of `/dev/null`: major 1, minor 3.
-const NULL_DEVICE: u64 = 0x103;
 
 /// Lifetime of the runner's executable.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -379,6 +332,8 @@ fn usage() -> ShimExit {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     fn words(words: &[&str]) -> Vec<OsString> {

@@ -12,10 +12,8 @@ use crate::sys::{self, SuspendedCapabilities};
 /// The process keeps its own user, so no program of the other one may signal or trace it meanwhile. Only its
 /// groups change in all threads. Errors: EPERM if this is not root, or lacks CAP_SETUID or CAP_SETGID.
 pub fn with_rights_of<T>(user: &Credentials, open: impl FnOnce() -> T) -> nix::Result<T> {
-    let borrowed = BorrowedRights::of(user)?;
-    let opened = open();
-    drop(borrowed);
-    Ok(opened)
+    let _until_it_is_open = BorrowedRights::of(user)?;
+    Ok(open())
 }
 
 /// The rights of a user, until this is dropped.

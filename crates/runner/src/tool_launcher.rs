@@ -155,13 +155,11 @@ impl ToolLauncher {
         let name = OsStr::from_bytes(request.argv().next().unwrap_or_default());
         let program = PathBuf::from(name);
         if name.as_bytes().contains(&b'/') {
-            return match cwd.join(&program).symlink_metadata() {
-                Ok(_) => Ok(program),
-                Err(error) => {
-                    let reason = format!("cannot execute '{}': {error}", program.display());
-                    Err(start_error(StartErrorCause::NotFound, reason))
-                }
-            };
+            let found = cwd.join(&program).symlink_metadata().map_err(|error| {
+                let reason = format!("cannot execute '{}': {error}", program.display());
+                start_error(StartErrorCause::NotFound, reason)
+            });
+            return found.map(|_| program);
         }
         match find_in_path(name, caller_variable(request, "PATH").unwrap_or(&self.path)) {
             Lookup::Found(program) => Ok(program),
