@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -41,11 +42,11 @@ struct Call<'a> {
 
 impl Runner {
     fn start() -> Self {
-        let test = std::env::current_exe().unwrap();
-        let example = test.ancestors().nth(2).unwrap().join("examples/one_call");
         let (control, theirs) = UnixStream::pair().unwrap();
         let stdin = Stdio::from(OwnedFd::from(theirs));
-        let process = Command::new(example).arg("runner").stdin(stdin).spawn().unwrap();
+        // The name selects the binary's program.
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aifo-shim"));
+        let process = command.arg0("aifo-runner").arg("serve").stdin(stdin).spawn().unwrap();
         let mut runner =
             Runner { process, control, frames: FrameReader::new(), fds: Vec::new(), serial: 0 };
         let workspace = vec![b"/".to_vec()];
