@@ -48,7 +48,7 @@ impl Mailbox {
         Self::of(host(), commands)
     }
 
-    /// Starts `aifo-coder proxy` with these arguments, in the default directory.
+    /// Starts `aifo-coder mailbox` with these arguments, in the default directory.
     #[track_caller]
     pub fn of(setup: SessionSetup, args: &[&str]) -> Self {
         let daemon = Self::daemon(&setup, args);
@@ -56,7 +56,7 @@ impl Mailbox {
         Mailbox { setup, daemon, directory }
     }
 
-    /// Starts another program as the daemon; it prints what `aifo-coder proxy` prints.
+    /// Starts another program as the daemon; it prints what `aifo-coder mailbox` prints.
     #[track_caller]
     pub fn served_by(setup: SessionSetup, program: &mut Command) -> Self {
         let directory = setup.workspace().join("mailbox");

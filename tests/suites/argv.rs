@@ -80,7 +80,7 @@ fn arguments_that_the_kernel_refuses_are_126_and_a_clear_line() {
         let answer = session.answer(&session.exec("make", args).proto(version));
         assert_eq!((answer.status(), answer.exit_code()), (500, Some("126")));
         let text = answer.text();
-        assert!(text.starts_with("aifo-coder proxy error: "), "{text}");
+        assert!(text.starts_with("aifo-coder mailbox error: "), "{text}");
         assert!(text.to_lowercase().contains("argument list too long"), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     }

@@ -1,10 +1,10 @@
-//! `aifo-coder cleanup` removes the leftovers of killed sessions and nothing else. (`container_ops`
+//! `aifo-coder clean` removes the leftovers of killed sessions and nothing else. (`container_ops`
 //! tests leftovers on an engine.)
 //!
 //! Other suites run sessions on this machine at the same time, so these tests remove sessions by
 //! their ids.
 //!
-//! Proves `spec/cli.md#cleanup`.
+//! Proves `spec/cli.md#clean`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ fn the_next_session_keeps_what_a_process_still_uses() {
     process.wait().unwrap();
     let expected = format!(
         "aifo-coder: killed session {id} left files or containers, some still in use; \
-         run 'aifo-coder cleanup'"
+         run 'aifo-coder clean'"
     );
     assert_eq!(outcome.exited(0).only_line(), expected);
     assert_eq!(left, [format!("aifo-{id}"), format!("aifo-{id}-tmp")]);
@@ -140,8 +140,9 @@ fn a_session_that_runs_is_not_touched() {
     let beside =
         SessionSetup::new().env_path("XDG_RUNTIME_DIR", &run).env_path("TMPDIR", &run).start();
     dead.end(Signal::SIGKILL);
-    let listed = Outcome::of(&mut coder(&run, &["sessions"])).exited(0).text();
-    let live_id = listed.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    let listed = Outcome::of(&mut coder(&run, &["ps", "--json"])).exited(0).text();
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let live_id = listed[0]["id"].as_str().unwrap().to_owned();
 
     let all = Outcome::of(&mut coder(&run, &["cleanup", "--dry-run"])).exited(0).text();
     assert!(all.contains(&dead_id) && !all.contains(&live_id), "{all}");

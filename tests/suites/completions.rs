@@ -40,7 +40,7 @@ fn path() -> OsString {
 
 /// The typed text, and the candidates; those after `!` must not be offered.
 const TYPED: [(&str, &str); 15] = [
-    ("aifo-coder ses", "sessions"),
+    ("aifo-coder st", "stop state !sessions"),
     ("aifo-coder run co", "codex copilot !claude"),
     ("aifo-coder run -q m", "mine"),
     ("aifo-coder prompt ge", "gemini !codex"),
@@ -91,21 +91,17 @@ fn bash_completes() {
 }
 
 #[test]
-fn session_ids_are_completed() {
+fn session_names_are_completed() {
     let setup = SessionSetup::new();
     let script = script(&setup, "bash");
     let session = setup.start();
-    let names = fs::read_dir(session.scratch().join("run")).unwrap().flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut ids = names.filter_map(|name| name.strip_prefix("aifo-").map(str::to_owned));
-    let id = ids.find(|id| !id.ends_with("-tmp")).unwrap();
     let run = session.scratch().join("run");
-    for typed in ["aifo-coder exec --session ", "aifo-coder log ", "aifo-coder cleanup "] {
+    for typed in ["aifo-coder exec --session ", "aifo-coder log ", "aifo-coder clean "] {
         let mut bash = Command::new("bash");
         bash.args(["--norc", "-c", TAB, "bash"]).arg(&script).args(typed.split(' '));
         bash.env("PATH", path()).env("HOME", session.scratch().join("home"));
         bash.env("XDG_RUNTIME_DIR", &run).env("TMPDIR", &run);
-        judge(typed, &Outcome::of(&mut bash).exited(0).text(), &id);
+        judge(typed, &Outcome::of(&mut bash).exited(0).text(), "serve-1");
     }
 }
 
@@ -115,7 +111,7 @@ fn fish_completes() {
     for (typed, expected) in TYPED {
         let mut fish = Command::new("fish");
         fish.args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"]);
-        // The script runs `aifo-coder sessions`.
+        // The script runs `aifo-coder ps`.
         fish.env("HOME", setup.scratch()).env("PATH", path()).arg(&script).arg(typed);
         let outcome = Outcome::of(&mut fish);
         assert_eq!(outcome.exited(0).stderr, "", "{typed:?}");

@@ -204,7 +204,7 @@ fn there_is_no_room_for_a_network() {
     let outcome = Outcome::of(containers.command("exec").args(["--", "python3", "-V"]));
     let said = &outcome.exited(86).stderr;
     let printed = format!("network create failed: {reason}\nhint: there are too many networks: ");
-    assert!(said.contains(&printed) && said.contains("aifo-coder cleanup"), "{said}");
+    assert!(said.contains(&printed) && said.contains("aifo-coder clean"), "{said}");
     let runtime = containers.setup().runtime();
     assert_eq!(engine.all_of(&runtime), [""; 0]);
     assert_eq!(fs::read_dir(runtime).unwrap().count(), 0);

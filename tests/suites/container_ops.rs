@@ -98,7 +98,7 @@ fn a_killed_session_leaves_what_cleanup_removes_and_another_goes_on() {
     let (killed, dead) = serve_with(&setup, &["--no-toolchain-cache", "--net=open"]);
     let (beside, live) = serve(&setup);
 
-    let listed = coder(&setup, &["sessions"]).exited(0).text();
+    let listed = coder(&setup, &["ps", "-v"]).exited(0).text();
     // Podman also prints the registry.
     for part in [&format!("  container aifo-tc-c-cpp-{dead}: Up "), ", of ", BASE] {
         assert!(listed.contains(part), "{part}: {listed}");

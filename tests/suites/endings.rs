@@ -63,7 +63,7 @@ fn the_proxy_reports_a_lost_runner_in_the_trailer_or_the_status() {
     let v1 = v1.answer();
     assert_eq!(v1.status_line, "HTTP/1.1 500 Internal Server Error");
     assert_eq!(v1.header("X-Exit-Code"), Some("125"));
-    assert!(v1.text().starts_with("aifo-coder proxy error: "), "{}", v1.text());
+    assert!(v1.text().starts_with("aifo-coder mailbox error: "), "{}", v1.text());
     eventually("the tools went with their runner", || tagged_processes(&id).is_empty());
 }
 

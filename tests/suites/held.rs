@@ -69,7 +69,7 @@ pub(crate) fn kept(setup: &SessionSetup, how: &str, script: &str) -> Command {
 }
 
 pub(crate) fn sessions(setup: &SessionSetup) -> String {
-    Outcome::of(&mut coder(setup, &["sessions"])).exited(0).text()
+    Outcome::of(&mut coder(setup, &["ps", "-v"])).exited(0).text()
 }
 
 /// The holders' directories.
@@ -107,13 +107,13 @@ fn a_detached_session_continues_and_is_drawn_again() {
     let run = first.start(&kept(&setup, "--keep", DRAWS));
     first.expect("drawn for 24x80");
     appears(&setup, "began");
-    assert!(sessions(&setup).contains("\n  attached, 1 client\n"));
+    assert!(sessions(&setup).contains("\n  1 client\n"));
     first.press(LEAVE);
     assert_eq!(run.finish(), Ok(0));
     undone(&first.shown());
     assert_eq!(first.modes(), before);
     assert!(first.shown().contains("return with: aifo-coder attach "), "{}", first.shown());
-    eventually("the session is detached", || sessions(&setup).contains("\n  detached\n"));
+    eventually("the session is detached", || sessions(&setup).contains(" detached "));
 
     // The same size: the program draws again all the same.
     let same = Terminal::sized(80, 24);
@@ -181,7 +181,7 @@ fn a_closed_terminal_detaches() {
     let tmux = Tmux::start(&kept(&setup, "--keep", DRAWS));
     tmux.expect("drawn for 24x80");
     tmux.close();
-    eventually("the session is detached", || sessions(&setup).contains("\n  detached\n"));
+    eventually("the session is detached", || sessions(&setup).contains(" detached "));
     let terminal = Terminal::sized(90, 30);
     let attach = terminal.start(&coder(&setup, &["attach"]));
     terminal.expect("drawn for 30x90");
@@ -198,13 +198,13 @@ fn the_user_can_keep_every_session() {
     fs::write(directory.join("config.toml"), "[agent]\non_hangup = \"detach\"\n").unwrap();
     let terminal = Terminal::sized(80, 24);
     let run = terminal.start(&coder(&setup, &["run", "--toolchain", "auto", "--", "/bin/cat"]));
-    eventually("the session is held", || sessions(&setup).contains("attached, 1 client"));
+    eventually("the session is held", || sessions(&setup).contains("\n  1 client\n"));
     send_signal(run.pid(), Signal::SIGHUP);
     assert_eq!(run.finish(), Ok(0));
-    eventually("the session is detached", || sessions(&setup).contains("\n  detached\n"));
+    eventually("the session is detached", || sessions(&setup).contains(" detached "));
     let other = Terminal::sized(80, 24);
     let attach = other.start(&coder(&setup, &["attach"]));
-    eventually("it is attached", || sessions(&setup).contains("attached, 1 client"));
+    eventually("it is attached", || sessions(&setup).contains("\n  1 client\n"));
     other.press("\x04");
     assert_eq!(attach.finish(), Ok(0));
 }
@@ -222,9 +222,9 @@ fn a_killed_client_leaves_the_terminal_as_it_was() {
     eventually("the modes are restored", || terminal.modes() == before);
     terminal.expect("\x1b[?1049l");
     undone(&terminal.shown());
-    eventually("the session is detached", || sessions(&setup).contains("\n  detached\n"));
+    eventually("the session is detached", || sessions(&setup).contains(" detached "));
     let attach = terminal.start(&coder(&setup, &["attach"]));
-    eventually("it is attached", || sessions(&setup).contains("attached, 1 client"));
+    eventually("it is attached", || sessions(&setup).contains("\n  1 client\n"));
     put(&setup, "go");
     assert_eq!(attach.finish(), Ok(7));
 }
@@ -237,7 +237,7 @@ fn detach_disconnects_every_terminal() {
     one.expect("drawn for 24x80");
     let second = two.start(&coder(&setup, &["attach"]));
     two.expect("drawn for 40x100");
-    assert!(sessions(&setup).contains("attached, 2 clients"));
+    assert!(sessions(&setup).contains("\n  2 clients\n"));
     // Both get all output; the size is that of the terminal that was used last.
     one.expect("drawn for 40x100");
     // A report of the other terminal is no use of it, and passes for none of its keys.
@@ -266,7 +266,7 @@ fn a_client_that_reads_nothing_does_not_block_the_command() {
     let directory = &holders(&setup)[0];
     let mut stalled = UnixStream::connect(directory.join("socket")).unwrap();
     stalled.write_all(&[1, 0, 0, 0, 10, 1, 0, 0, 24, 0, 80, 0, 0, 0, 0]).unwrap();
-    eventually("it is attached", || sessions(&setup).contains("attached, 1 client"));
+    eventually("it is attached", || sessions(&setup).contains("\n  1 client\n"));
     put(&setup, "go");
     appears(&setup, "done");
     // Later it gets less than the output, and the screen.
@@ -290,7 +290,7 @@ fn other_bytes_end_a_connection_only() {
         let _ = stream.read_to_end(&mut answer);
         assert_eq!(answer, b"");
     }
-    assert!(sessions(&setup).contains("\n  detached\n"));
+    assert!(sessions(&setup).contains(" detached "));
     put(&setup, "go");
 }
 
@@ -356,7 +356,7 @@ fn a_session_without_a_holder_is_not_attached_to() {
     let setup = held_setup();
     let terminal = Terminal::sized(80, 24);
     let run = terminal.start(&coder(&setup, &["run", "--toolchain", "auto", "--", "/bin/cat"]));
-    eventually("it runs", || sessions(&setup).contains(" local "));
+    eventually("it runs", || sessions(&setup).contains(", local\n"));
     assert!(holders(&setup).is_empty() && !sessions(&setup).contains("attached"));
     let outcome = Outcome::of(&mut coder(&setup, &["detach"]));
     let text = outcome.exited(1).stderr.clone();

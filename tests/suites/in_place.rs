@@ -134,19 +134,58 @@ fn a_denied_call_does_not_run_and_the_log_has_all() {
         assert!(log.contains(line), "{line}: {log}");
     }
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("  git ")).collect();
-    let [said, denied, by_count, by_parameters] = lines[..] else { panic!("{log}") };
-    assert!(said.contains("  in place ") && said.ends_with("  agent     git say hello"), "{said}");
+    let [said, denied, aliased] = lines[..] else { panic!("{log}") };
+    assert!(said.ends_with("  agent     git say hello"), "{said}");
     assert!(denied.contains("  refused ") && denied.contains("# denied by rule '"), "{denied}");
-    for line in [by_count, by_parameters] {
-        assert!(line.contains("git -c \"alias.x=push o\" x  # denied"), "{line}");
-    }
+    let twice = "git -c \"alias.x=push o\" x  # 2 times  # denied";
+    assert!(aliased.contains(twice) && aliased.contains("; hint: do not repeat"), "{aliased}");
     let log = Outcome::of(&mut command(&setup, &["log", "--json"])).text();
     let said: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
-    let fields = ["kind", "rule", "ending"].map(|field| said[field].clone());
-    assert_eq!(fields, ["agent", "in-place", "in-place"]);
+    let fields = ["kind", "rule"].map(|field| said[field].clone());
+    assert_eq!(fields, ["agent", "in-place"]);
     assert_eq!(said["status"], 204);
     let failed = Outcome::of(&mut command(&setup, &["log", "--failed"])).text();
     assert!(!failed.contains("say hello"), "{failed}");
+}
+
+/// Proves `spec/log.md#calls-in-place`.
+#[test]
+fn a_call_in_place_has_a_duration_and_an_ending_if_the_kernel_tells_them() {
+    let setup = setup().tool("git", Tool::Fake);
+    let logged = |uses_unix: &str| {
+        let script = "git exit 3; git die 15; git say hi; git rev-parse; git rev-parse; exit 0";
+        let mut run = agent(&setup, script);
+        Outcome::of(run.env("AIFO_TOOLEEXEC_USE_UNIX", uses_unix)).exited(0);
+        let log = Outcome::of(&mut command(&setup, &["log", "--json"])).exited(0).text();
+        let parse = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+        log.lines().map(parse).filter(|call| call["rule"] == "in-place").collect::<Vec<_>>()
+    };
+    let knows_endings = {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
+        (numbers.next(), numbers.next()) >= (Some(6), Some(15))
+    };
+    let calls = logged("1");
+    assert_eq!(calls.len(), 5);
+    for (call, (ending, code)) in
+        calls.iter().zip([("exited", 3), ("signaled", 143), ("exited", 0)])
+    {
+        assert!(call["wall_ms"].is_u64() && call["max_rss_kib"].is_null(), "{call}");
+        match knows_endings {
+            true => assert!(call["ending"] == ending && call["exit_code"] == code, "{call}"),
+            false => assert_eq!(call["ending"], "in-place", "{call}"),
+        }
+    }
+    let text = Outcome::of(&mut command(&setup, &["log"]));
+    assert_eq!(text.exited(0).text().lines().count(), 3, "{}", text.text());
+    let own = "2 calls of the agent itself left out (2 repository queries); see: log --all\n";
+    assert!(text.stderr.ends_with(own), "{}", text.stderr);
+    let all = Outcome::of(&mut command(&setup, &["log", "--all"])).exited(0).text();
+    assert_eq!(all.lines().count(), 5, "{all}");
+    // A client by TCP has no process that the proxy could watch.
+    for call in logged("0") {
+        assert!(call["ending"] == "in-place" && call["wall_ms"].is_null(), "{call}");
+    }
 }
 
 #[test]

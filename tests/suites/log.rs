@@ -98,10 +98,8 @@ fn a_session_that_ended_can_be_named() {
     assert_eq!(newest.lines().count(), 3);
     assert_eq!(text(&session, &[&id[..5]]), newest);
     let outcome = Outcome::of(&mut log(&session, &["xyz"]));
-    let printed = format!(
-        "aifo-coder: no session 'xyz'\nhint: available: {id}; for a session in a cluster add \
-         --backend kubernetes\n"
-    );
+    let printed = "aifo-coder: no session 'xyz'\nhint: there are serve-1; for a session in a cluster add \
+         --backend kubernetes\n";
     assert_eq!(outcome.exited(1).stderr, printed);
 }
 
@@ -157,11 +155,11 @@ fn a_reader_that_leaves_is_no_error() {
 fn without_any_session_there_is_no_log() {
     let setup = SessionSetup::new();
     let outcome = Outcome::of(setup.coder().arg("log"));
-    assert!(outcome.exited(1).stderr.starts_with("aifo-coder: no log found\nhint: "));
+    assert!(outcome.exited(1).stderr.starts_with("aifo-coder: no session has a log\nhint: "));
 }
 
 #[test]
-fn the_running_session_that_started_last_is_followed() {
+fn the_session_of_the_current_project_is_followed() {
     let earlier = session();
     let run = earlier.scratch().join("run");
     let home = earlier.scratch().join("home");
@@ -170,7 +168,12 @@ fn the_running_session_that_started_last_is_followed() {
     newest.answer(&newest.exec("make", ["say", "newest"]));
     // The earlier session has the latest call.
     earlier.answer(&earlier.exec("make", ["say", "earlier"]));
-    let following = Running::start(&mut log(&earlier, &["-f"]));
+    let several = Outcome::of(&mut log(&earlier, &["-f"])).exited(1).stderr.clone();
+    for part in ["more than one running session\nhint: name one of: ", "serve-1 (", "serve-2 ("] {
+        assert!(several.contains(part), "{several}");
+    }
+    let mut follow = log(&earlier, &["-f"]);
+    let following = Running::start(follow.current_dir(newest.workspace()));
     following.expect("make say newest\n");
     newest.end(Signal::SIGTERM);
     let text = following.finish().exited(0).text();

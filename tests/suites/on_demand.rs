@@ -86,7 +86,7 @@ fn kind_of(session: &Session, tool: &str) -> String {
     kind.unwrap_or_else(|| panic!("no kind: {lines:?}")).to_owned()
 }
 
-/// `aifo-coder sessions` in the session environment.
+/// `aifo-coder ps` in the session environment.
 #[track_caller]
 fn listed(session: &Session, options: &[&str]) -> String {
     let mut coder = Command::new(&binaries().coder);
@@ -145,7 +145,7 @@ fn a_failed_start_fails_every_waiting_call_and_the_next_call_retries() {
         let answer = call.answer();
         assert_eq!((answer.status(), answer.exit_code()), (500, Some("86")));
         let expected =
-            format!("aifo-coder proxy error: {cause}\nhint: the next call tries again\n");
+            format!("aifo-coder mailbox error: {cause}\nhint: the next call tries again\n");
         assert_eq!(answer.text(), expected);
     }
     assert!(shim.finish().exited(86).only_line().contains(cause));

@@ -111,7 +111,7 @@ fn the_proxy_judges_the_path() {
             500,
             127,
             format!(
-                "aifo-coder proxy error: cannot execute '{missing}': it leads to \
+                "aifo-coder mailbox error: cannot execute '{missing}': it leads to \
                  '/nonexistent/python3.9', which the python sidecar does not have\nhint: create the \
                  environment again: python3 -m venv --clear '{environment}'"
             ),
@@ -121,7 +121,7 @@ fn the_proxy_judges_the_path() {
             500,
             126,
             format!(
-                "aifo-coder proxy error: cannot execute '{root}/python': it runs aifo-shim again"
+                "aifo-coder mailbox error: cannot execute '{root}/python': it runs aifo-shim again"
             ),
         ),
     ];

@@ -1,6 +1,6 @@
 //! Running sessions: listing them, and calling tools in a given one or the own one.
 //!
-//! Proves `spec/cli.md#exec`, `spec/cli.md#sessions`.
+//! Proves `spec/cli.md#exec`, `spec/cli.md#ps` and `spec/cli.md#earlier-words`.
 
 use std::process::Command;
 
@@ -24,10 +24,15 @@ fn coder(session: &Session, args: &[&str]) -> Command {
 /// The session id, from its line in the list.
 #[track_caller]
 fn id(session: &Session) -> String {
-    let outcome = Outcome::of(&mut coder(session, &["sessions"]));
-    let text = outcome.exited(0).text();
-    let row = text.lines().nth(1).unwrap_or_else(|| panic!("no session in {text:?}"));
-    row.split_whitespace().next().expect("a row begins with an id").to_owned()
+    field(session, "id")
+}
+
+/// A field of the only session.
+#[track_caller]
+fn field(session: &Session, key: &str) -> String {
+    let text = Outcome::of(&mut coder(session, &["ps", "--json"])).exited(0).text();
+    let rows: serde_json::Value = serde_json::from_str(&text).unwrap();
+    rows[0][key].as_str().unwrap_or_else(|| panic!("no {key} in {text}")).to_owned()
 }
 
 #[test]
@@ -38,12 +43,13 @@ fn a_session_is_listed_while_it_runs() {
     let lines: Vec<Vec<&str>> =
         text.lines().map(|line| line.split_whitespace().collect()).collect();
     let [head, row] = &lines[..] else { panic!("{text}") };
-    assert_eq!(head[..], ["ID", "UPTIME", "PID", "BACKEND", "TOOLCHAINS", "WORKSPACE"]);
+    assert_eq!(head[..], ["NAME", "UPTIME", "STATE", "TOOLCHAINS", "WORKSPACE"]);
     let workspace = session.file("");
-    assert_eq!(
-        row[2..],
-        [&session.pid().to_string(), "local", "rust,c-cpp", workspace.trim_end_matches('/')]
-    );
+    assert_eq!(row[0], "serve-1");
+    assert_eq!(row[2..], ["runs", "rust,c-cpp", workspace.trim_end_matches('/')]);
+    let more = Outcome::of(&mut coder(&session, &["ps", "-v"])).exited(0).text();
+    let details = format!("\n  session {}, process {}, local\n", id(&session), session.pid());
+    assert!(more.contains(&details), "{more}");
     session.end(Signal::SIGTERM);
     let outcome = Outcome::of(&mut coder(&session, &["sessions"]));
     assert_eq!(outcome.exited(0).text(), "");
@@ -94,10 +100,10 @@ fn the_list_in_json() {
 }
 
 #[test]
-fn a_call_joins_a_session_by_the_beginning_of_its_id() {
+fn a_call_joins_a_session_by_name_or_by_the_beginning_of_its_id() {
     let session = Session::start();
     let id = id(&session);
-    for name in [id.as_str(), &id[..4], ""] {
+    for name in [id.as_str(), &id[..4], "", "serve-1", "serve"] {
         let args = ["exec", "--session", name, "--", "make", "say", "hi"];
         let outcome = Outcome::of(&mut coder(&session, &args));
         assert_eq!(outcome.exited(0).text(), "hi\n", "'{name}'");
@@ -129,15 +135,73 @@ fn a_joined_call_is_one_process_and_takes_its_signals() {
 #[test]
 fn an_id_that_matches_none_or_many_is_reported_with_the_candidates() {
     let session = Session::start();
-    let id = id(&session);
     let outcome = Outcome::of(&mut coder(&session, &["exec", "--session", "xyz", "--", "make"]));
     let printed =
-        format!("aifo-coder: no running session 'xyz'\nhint: available: {id}; {ELSEWHERE}\n");
+        format!("aifo-coder: no running session 'xyz'\nhint: there are serve-1; {ELSEWHERE}\n");
     assert_eq!(outcome.exited(86).stderr, printed);
     let alone = SessionSetup::new();
     let outcome = Outcome::of(alone.coder().args(["exec", "--session", "5d", "--", "make"]));
     let printed = format!("aifo-coder: no running session '5d'\nhint: {ELSEWHERE}\n");
     assert_eq!(outcome.exited(86).stderr, printed);
+}
+
+/// Proves `spec/cli.md#which-session` and `spec/cli.md#stop`.
+#[test]
+fn commands_mean_the_session_of_the_current_project() {
+    let mut first = Session::start();
+    let run = first.scratch().join("run");
+    let setup = SessionSetup::new().env_path("XDG_RUNTIME_DIR", &run).env_path("TMPDIR", &run);
+    let mut second = setup.env_path("HOME", &first.scratch().join("home")).start();
+    let stop = |words: &[&str], directory: &std::path::Path| {
+        Outcome::of(coder(&first, &[&["stop"], words].concat()).current_dir(directory))
+    };
+    let several = stop(&[], &run);
+    let message = &several.exited(1).stderr;
+    for part in ["more than one running session\nhint: name one of: serve-1 (", ", serve-2 ("] {
+        assert!(message.contains(part), "{message}");
+    }
+    let below = second.workspace().join("below");
+    std::fs::create_dir(&below).unwrap();
+    let stopped = stop(&[], &below);
+    assert_eq!(stopped.exited(0).only_line(), "aifo-coder: session serve-2 has ended");
+    assert!(second.end(Signal::SIGTERM).success());
+    assert_eq!(field(&first, "name"), "serve-1");
+    // Its name is free again, and the only session is meant from anywhere.
+    let stopped = stop(&[], &run);
+    assert_eq!(stopped.exited(0).only_line(), "aifo-coder: session serve-1 has ended");
+    let none = stop(&[], &run);
+    assert_eq!(none.exited(1).only_line(), "aifo-coder: no running session found");
+    assert!(first.end(Signal::SIGTERM).success());
+}
+
+/// An interactive shell ignores TERM, so HUP ends it.
+#[test]
+fn a_shell_is_stopped() {
+    let setup = SessionSetup::new();
+    let terminal = aifo_tests::Terminal::sized(80, 24);
+    let mut run = setup.coder();
+    run.args(["run", "-q", "--toolchain", "auto", "--", "/bin/bash", "--norc", "-i"]);
+    let run = terminal.start(&run);
+    eventually("it runs", || {
+        let listed = Outcome::of(setup.coder().arg("ps")).text();
+        listed.contains("\nbash-1 ")
+    });
+    let stopped = Outcome::of(setup.coder().args(["stop", "bash"]));
+    assert_eq!(
+        stopped.exited(0).stderr,
+        "aifo-coder: session bash-1 is still ending\naifo-coder: session bash-1 has ended\n"
+    );
+    assert_eq!(run.finish(), Ok(129));
+}
+
+#[test]
+fn an_agent_is_a_command() {
+    let setup = SessionSetup::new();
+    let agent = Outcome::of(setup.coder().args(["codex", "--backend", "local"]));
+    let run = Outcome::of(setup.coder().args(["run", "codex", "--backend", "local"]));
+    assert_eq!((agent.code(), &agent.stderr), (run.code(), &run.stderr));
+    let unknown = Outcome::of(setup.coder().arg("no-such-agent"));
+    assert!(unknown.exited(2).stderr.contains("unrecognized subcommand"), "{}", unknown.stderr);
 }
 
 const ELSEWHERE: &str = "for a session in a cluster add --backend kubernetes";

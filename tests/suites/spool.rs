@@ -30,7 +30,7 @@ fn check_honest(answer: &Answer, bytes: u64) {
 fn check_error(answer: &Answer) {
     assert_eq!((answer.status(), answer.exit_code()), (500, Some("125")), "{}", answer.text());
     let text = answer.text();
-    assert!(text.starts_with("aifo-coder proxy error: "), "{text}");
+    assert!(text.starts_with("aifo-coder mailbox error: "), "{text}");
     assert!(text.contains("output") && text.lines().count() == 1, "{text}");
 }
 

@@ -16,7 +16,7 @@ fn check(session: &Session, exit_code: i32, cause: &str) {
         assert_eq!(answer.status(), 500);
         assert_eq!(answer.exit_code(), Some(&*exit_code.to_string()));
         let text = answer.text();
-        assert!(text.starts_with("aifo-coder proxy error: "), "{text}");
+        assert!(text.starts_with("aifo-coder mailbox error: "), "{text}");
         assert!(text.to_lowercase().contains(cause), "{text}");
     }
     let outcome = Outcome::of(session.shim("gcc").arg("x"));

@@ -240,7 +240,7 @@ fn a_tool_that_cannot_be_started_is_an_error_with_its_cause() {
             assert_eq!(answer.status_line, "HTTP/1.1 500 Internal Server Error");
             assert_eq!(answer.exit_code(), Some("127"));
             let text = answer.text();
-            assert!(text.starts_with("aifo-coder proxy error: "), "{text:?}");
+            assert!(text.starts_with("aifo-coder mailbox error: "), "{text:?}");
             assert!(text.ends_with('\n') && text.lines().count() == 1, "{text:?}");
         }
     }

@@ -25,7 +25,7 @@ pub(crate) async fn approve(flags: &Approve) -> anyhow::Result<ExitCode> {
     {
         return client::relay(&cluster, flags).await;
     }
-    let session = sessions::asking(flags.session.as_deref().unwrap_or_default()).await?;
+    let session = sessions::asking(flags.session.as_deref()).await?;
     if let [id, option] = flags.answer.as_slice() {
         return answer_one(&session, id, option).await;
     }

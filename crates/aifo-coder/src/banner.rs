@@ -10,6 +10,8 @@ use aifo_provider::Usage;
 use aifo_sidecar::Net;
 use aifo_types::{Kind, env};
 
+use crate::log::on_one_line;
+
 /// The facts of a session that the banner states (`spec/agents.md#banner-and-summary`).
 struct Facts {
     agent: String,
@@ -266,19 +268,31 @@ fn missing_certificates(sources: &[&str]) -> String {
 /// Summarises the agent's tool calls, and why some were refused; nothing if it made none.
 pub(crate) fn after(stats: &CallStats, id: &str) -> Vec<String> {
     let calls = match stats.calls {
-        0 => return Vec::new(),
+        0 if stats.plumbing == 0 => return Vec::new(),
+        0 => {
+            return vec![format!(
+                "no tool calls but {} of the agent itself{}",
+                stats.plumbing,
+                see_log(id)
+            )];
+        }
         1 => "1 tool call".to_owned(),
         calls => format!("{calls} tool calls"),
     };
     let failed = match (stats.failed, stats.refused) {
+        (0, _) if stats.unseen > 0 => "no failure seen".to_owned(),
         (0, _) => "none failed".to_owned(),
         (failed, 0) => format!("{failed} failed"),
         (failed, refused) => format!("{failed} failed, {refused} of them refused"),
     };
     let seconds = stats.tool_time.as_secs_f64();
     let see = see_log(id);
-    let totals = format!("{calls}, {failed}, {seconds:.1} s in tools{see}");
-    let reasons = stats.reasons.iter().map(|reason| format!("refused: {}", one_line(reason)));
+    let own = match stats.plumbing {
+        0 => String::new(),
+        own => format!("; {own} more of the agent itself"),
+    };
+    let totals = format!("{calls}, {failed}, {seconds:.1} s in tools{own}{see}");
+    let reasons = stats.reasons.iter().map(|reason| format!("refused: {}", on_one_line(reason)));
     std::iter::once(totals).chain(reasons).collect()
 }
 

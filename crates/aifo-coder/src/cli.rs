@@ -6,11 +6,12 @@ mod deferred;
 mod help;
 mod images;
 mod kube;
+mod mailbox;
 mod net;
 mod policy;
-mod proxy;
 mod queries;
 mod removal;
+mod root_help;
 mod run;
 mod session;
 mod usage;
@@ -26,15 +27,15 @@ pub(crate) use self::cluster::PodFlags;
 pub(crate) use self::deferred::Deferred;
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, PushImages, Setup};
 pub(crate) use self::kube::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender};
+pub(crate) use self::mailbox::Mailbox;
 pub(crate) use self::net::{Net, NetAllow, NetCheck, NetCommand, NetList};
 pub(crate) use self::policy::{Policy, PolicyCheck, PolicyCommand};
-pub(crate) use self::proxy::Proxy;
 pub(crate) use self::queries::{
-    Agents, Approve, Attach, Completions, Config, ConfigCommand, Detach, Doctor, Log, Man, Publish,
-    Sessions, Why,
+    Agents, Approve, Attach, Completions, Config, ConfigCommand, Detach, Doctor, Log, Man, Ps,
+    Publish, Stop, Why,
 };
 pub(crate) use self::removal::{
-    Cache, CacheClear, CacheCommand, Cleanup, State, StateClear, StateCommand, is_gone,
+    Cache, CacheClear, CacheCommand, Clean, State, StateClear, StateCommand, is_gone,
 };
 pub(crate) use self::run::{Exec, Run, RunTarget, Serve};
 pub(crate) use self::session::{Session, default_workspace};
@@ -87,7 +88,8 @@ pub(crate) enum Command {
     /// Run one tool in its sidecar
     Exec(Deferred<Exec>),
     /// Run commands of this machine for containers that share a directory with it
-    Proxy(Deferred<Proxy>),
+    #[command(alias = "proxy")]
+    Mailbox(Deferred<Mailbox>),
     /// Explain how a tool call would be handled, without running it
     Why(Deferred<Why>),
     /// Show the tool calls of a session
@@ -95,17 +97,22 @@ pub(crate) enum Command {
     /// Show the connections of a session with a network by name, or change its rules
     Net(Deferred<Net>),
     /// List running sessions with their containers and tools
-    Sessions(Deferred<Sessions>),
+    #[command(alias = "sessions")]
+    Ps(Deferred<Ps>),
     /// Show a session that was started with `run --keep` or `run --detach`
     Attach(Deferred<Attach>),
+    /// End a running session
+    Stop(Deferred<Stop>),
     /// Disconnect the terminals that show a session, which continues
+    #[command(hide = true)]
     Detach(Deferred<Detach>),
     /// Answer calls of a running session that wait for approval
     Approve(Deferred<Approve>),
     /// Publish a port of a running session's tools on this machine
     Publish(Deferred<Publish>),
     /// Remove directories, containers, networks and sockets of killed sessions
-    Cleanup(Deferred<Cleanup>),
+    #[command(alias = "cleanup")]
+    Clean(Deferred<Clean>),
     /// List or remove the caches of sidecars
     Cache(Deferred<Cache>),
     /// List or remove the states that agents in containers keep

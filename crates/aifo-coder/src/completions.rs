@@ -39,7 +39,7 @@ pub(crate) fn print(shell: Shell) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Words that stand for the output of `aifo-coder sessions --complete WORD`.
+/// Words that stand for the output of `aifo-coder ps --complete WORD`.
 const QUERIES: [&str; 3] = ["aifo-running", "aifo-sessions", "aifo-containers"];
 
 /// Replaces the words of [`QUERIES`] by commands that the shell runs when it completes.
@@ -65,15 +65,17 @@ fn with_queries(script: String, shell: Shell) -> String {
 
 /// Prints the words for a query, one per line.
 pub(crate) async fn answer(query: &str) -> anyhow::Result<ExitCode> {
-    let running = || running_sessions().into_iter().map(|session| session.id);
-    let words: Vec<String> = match query {
-        "aifo-running" => running().collect(),
-        "aifo-sessions" => session_logs().into_iter().map(|log| log.id).collect(),
+    let mut words: Vec<String> = match query {
+        "aifo-running" => running_sessions().into_iter().map(|session| session.name).collect(),
+        "aifo-sessions" => session_logs().into_iter().map(|log| log.name).collect(),
         "aifo-containers" => {
             running_containers().await.into_iter().map(|name| name + "=").collect()
         }
         _ => Vec::new(),
     };
+    words.retain(|word| !word.is_empty());
+    words.sort();
+    words.dedup();
     paint::print(&words.iter().map(|word| format!("{word}\n")).collect::<String>())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -62,7 +62,8 @@ async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
         );
     }
     let smart = config.smart_for(None);
-    let config = settings::session_config(&flags.session, &config, Fallback::Local).await?;
+    let mut config = settings::session_config(&flags.session, &config, Fallback::Local).await?;
+    tool.as_str().clone_into(&mut config.name);
     if flags.session.containers.dry_run {
         return start::show_plan(&config).await;
     }
@@ -87,7 +88,7 @@ async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
 /// Makes the call in a running session: replaces this process with the shim. Returns only on failure.
 fn join(session: &str, command: &[OsString]) -> anyhow::Result<ExitCode> {
     let (tool, args) = split(command)?;
-    let session = sessions::running(session)?;
+    let session = sessions::running(Some(session))?;
     let variables = session
         .variables()
         .with_context(|| format!("cannot join session '{}'; it may have just ended", session.id))?;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use aifo_config::{UsageError, detach_keys};
 use aifo_host::{
-    HeldDirectory, HeldSession, HeldState, held_sessions, running_sessions, short, the_one,
+    HeldDirectory, HeldSession, HeldState, SessionLog, held_sessions, running_sessions,
+    sessions_meant, short,
 };
 use aifo_kube::client::{self, Cluster};
 use aifo_terminal::{
@@ -19,6 +20,7 @@ use aifo_terminal::{
 use aifo_types::exit;
 use anyhow::{Context, bail};
 
+use crate::choice::{self, Row};
 use crate::{cli, logout};
 
 /// The first argument of a process that holds a terminal.
@@ -120,20 +122,28 @@ fn wait_until_running(id: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The name of the session with this id, else the beginning of the id.
+fn name_of(id: &str) -> String {
+    let running = running_sessions().into_iter().find(|session| session.id == id);
+    let name = running.map(|session| session.name);
+    let name = name.or_else(|| SessionLog::of_session(id).map(|log| log.name)).unwrap_or_default();
+    if name.is_empty() { short(id).to_owned() } else { name }
+}
+
 /// Reports the end of a client.
 fn after(end: ClientEnd, id: &str) -> anyhow::Result<ExitCode> {
-    let short_id = short(id);
+    let name = name_of(id);
     match end {
         ClientEnd::Ended(ending) => return Ok(ExitCode::from(ending.exit_code())),
         ClientEnd::HungUp => {}
         ClientEnd::Left => {
             console::say(format_args!(
-                "session {short_id} continues; return with: aifo-coder attach {short_id}"
+                "session {name} continues; return with: aifo-coder attach {name}"
             ));
             logout::warn();
         }
         ClientEnd::Disconnected => console::say(format_args!(
-            "session {short_id} was detached; return with: aifo-coder attach {short_id}"
+            "session {name} was detached; return with: aifo-coder attach {name}"
         )),
         ClientEnd::Lost => {
             return match HeldSession::find(id) {
@@ -148,8 +158,8 @@ fn after(end: ClientEnd, id: &str) -> anyhow::Result<ExitCode> {
 fn lost(id: &str) -> anyhow::Result<ExitCode> {
     console::fail(&anyhow::anyhow!(
         "the holder of session {} was killed; the session's command was hung up\n\
-         hint: remove what is left with: aifo-coder cleanup",
-        short(id)
+         hint: remove what is left with: aifo-coder clean",
+        name_of(id)
     ));
     Ok(ExitCode::from(exit::UNKNOWN))
 }
@@ -168,7 +178,7 @@ fn show(held: &HeldSession) -> anyhow::Result<ExitCode> {
                     };
                 }
                 opened => opened.with_context(|| {
-                    format!("cannot connect to the holder of session {}", short(id))
+                    format!("cannot connect to the holder of session {}", name_of(id))
                 })?,
             };
             let end = show_held(connection, detach_keys())?;
@@ -216,26 +226,28 @@ pub(crate) async fn detach(flags: &cli::Detach) -> anyhow::Result<ExitCode> {
     let running = |held: &HeldSession| matches!(held.state, HeldState::Running(_));
     let sessions = held_sessions().into_iter().filter(running).collect();
     let held = chosen(flags.session.as_deref(), sessions)?;
-    let id = short(&held.record.id);
+    let name = name_of(&held.record.id);
     disconnect_clients(&held.directory)
-        .with_context(|| format!("cannot reach the holder of session {id}"))?;
-    console::say(format_args!("session {id} continues; return with: aifo-coder attach {id}"));
+        .with_context(|| format!("cannot reach the holder of session {name}"))?;
+    console::say(format_args!("session {name} continues; return with: aifo-coder attach {name}"));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the session whose id starts with `prefix`, or the only one.
-fn chosen(prefix: Option<&str>, sessions: Vec<HeldSession>) -> anyhow::Result<HeldSession> {
-    let ids: Vec<&str> = sessions.iter().map(|held| held.record.id.as_str()).collect();
-    let prefix = prefix.unwrap_or_default();
-    let others = running_sessions();
-    let other = others.iter().find(|session| session.id.starts_with(prefix));
-    if let (false, Some(session)) = (ids.iter().any(|id| id.starts_with(prefix)), other) {
-        bail!(
-            "session {} has no holder, so only its own terminal shows it\n\
-             hint: start sessions with: aifo-coder run --keep",
-            short(&session.id)
-        );
+/// Returns the held session that is meant.
+fn chosen(given: Option<&str>, mut sessions: Vec<HeldSession>) -> anyhow::Result<HeldSession> {
+    let running = running_sessions();
+    let rows: Vec<_> = sessions.iter().map(|held| Row::of_held(held, &running)).collect();
+    let of = |row: &Row| row.candidate.clone();
+    let is_held = |held: &[_]| !sessions_meant(given, &choice::here(), held).is_empty();
+    if !is_held(&rows.iter().map(of).collect::<Vec<_>>()) {
+        let others: Vec<_> = running.iter().map(Row::from).collect();
+        if let Ok(other) = choice::choose(given, "running session", &others) {
+            bail!(
+                "session {} has no holder, so only its own terminal shows it\n\
+                 hint: start sessions with: aifo-coder run --keep",
+                others.get(other).map(Row::label).unwrap_or_default()
+            );
+        }
     }
-    let index = the_one(prefix, &ids, "held session")?;
-    sessions.into_iter().nth(index).context("no held session")
+    Ok(sessions.swap_remove(choice::choose(given, "held session", &rows)?))
 }

@@ -35,6 +35,20 @@ impl InPod for cli::Detach {
     }
 }
 
+impl InPod for cli::Stop {
+    fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
+        words("stop", &[], &[id])
+    }
+
+    fn input(&self) -> Input {
+        Input::None
+    }
+}
+
 impl InPod for cli::Log {
     fn session(&self) -> Option<&str> {
         self.session.as_deref()
@@ -43,6 +57,7 @@ impl InPod for cli::Log {
     fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
         let switches = [
             ("--follow", self.follow),
+            ("--all", self.all),
             ("--failed", self.failed),
             ("--net", self.net),
             ("--json", self.json),

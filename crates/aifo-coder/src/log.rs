@@ -1,6 +1,7 @@
 //! `aifo-coder log`: prints the calls and messages of a session from its log (`spec/cli.md#log`).
 
 mod call;
+mod folding;
 mod message;
 
 use std::io::{self, ErrorKind};
@@ -11,10 +12,11 @@ use aifo_kube::client::{self, Cluster};
 use aifo_network::{ConnectionReader, ConnectionState};
 use aifo_terminal::console;
 use aifo_terminal::paint::{self, Paint};
-use aifo_types::LoggedCall;
 use anyhow::Context;
 
+pub(crate) use self::call::on_one_line;
 use crate::cli::Log;
+use crate::log::folding::{LeftOut, merge_repeats};
 use crate::net::{connection_line, ended};
 use crate::session_log::{self, POLL_INTERVAL};
 
@@ -31,10 +33,11 @@ pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {
     let mut connections = if flags.net { ConnectionReader::open(&log.path).ok() } else { None };
     let printer = Printer { flags, paint: Paint::of_stdout() };
     let mut is_empty = true;
+    let mut left_out = LeftOut::default();
     loop {
         // Checked before reading, so calls logged until the session's end are still read.
         let follows = flags.follow && log.session_runs();
-        let mut lines = printer.lines(reader.read(u64::MAX)?);
+        let mut lines = printer.lines(reader.read(u64::MAX)?, &mut left_out);
         if let Some(connections) = &mut connections {
             lines.extend(printer.connections(connections)?);
             lines.sort_by_key(|line| line.ended);
@@ -50,6 +53,7 @@ pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {
         }
         std::thread::sleep(POLL_INTERVAL);
     }
+    left_out.text().iter().for_each(console::say);
     if is_empty && !flags.json && !flags.follow {
         let failed = if flags.failed { "failed " } else { "" };
         console::say(format_args!("session '{}' has no {failed}calls", log.id));
@@ -70,25 +74,28 @@ struct PrintedLine {
 }
 
 impl Printer<'_> {
-    fn lines(&self, lines: Vec<LoggedLine>) -> Vec<PrintedLine> {
-        let lines = lines.into_iter().filter_map(|LoggedLine { json, record }| {
-            let has_failed = match &record {
-                LoggedRecord::Call(call) => call.has_failed(),
-                LoggedRecord::Message(message) => message.has_failed(),
-            };
-            let ended = match &record {
-                LoggedRecord::Call(LoggedCall { time, wall_ms, .. }) => {
-                    time.saturating_add(*wall_ms)
-                }
-                LoggedRecord::Message(message) => message.time,
-            };
-            let text = match &record {
-                _ if self.flags.json => json + "\n",
-                LoggedRecord::Call(call) => call::line(call, self.paint),
-                LoggedRecord::Message(message) => message::line(message, self.paint),
-            };
-            self.selects(has_failed).then_some(PrintedLine { ended, text })
-        });
+    fn lines(&self, lines: Vec<LoggedLine>, left_out: &mut LeftOut) -> Vec<PrintedLine> {
+        let is_complete = self.flags.all || self.flags.json;
+        let mut lines = lines;
+        lines.retain(|line| is_complete || !left_out.takes(&line.record));
+        let repeats = if is_complete { vec![1; lines.len()] } else { merge_repeats(&mut lines) };
+        let lines =
+            lines.into_iter().zip(repeats).filter_map(|(LoggedLine { json, record }, times)| {
+                let has_failed = match &record {
+                    LoggedRecord::Call(call) => call.has_failed(),
+                    LoggedRecord::Message(message) => message.has_failed(),
+                };
+                let ended = match &record {
+                    LoggedRecord::Call(call) => call.ended(),
+                    LoggedRecord::Message(message) => message.time,
+                };
+                let text = match &record {
+                    _ if self.flags.json => json + "\n",
+                    LoggedRecord::Call(call) => call::line(call, times, is_complete, self.paint),
+                    LoggedRecord::Message(message) => message::line(message, self.paint),
+                };
+                self.selects(has_failed).then_some(PrintedLine { ended, text })
+            });
         lines.collect()
     }
 

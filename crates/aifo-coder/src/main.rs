@@ -11,7 +11,8 @@ mod agents;
 mod approve;
 mod banner;
 mod cache;
-mod cleanup;
+mod choice;
+mod clean;
 mod cli;
 mod completions;
 mod config_command;
@@ -26,11 +27,11 @@ mod kube;
 mod log;
 mod logging;
 mod logout;
+mod mailbox;
 mod man;
 mod net;
 mod policy;
 mod progress;
-mod proxy;
 mod publish;
 mod removals;
 mod run;
@@ -41,6 +42,7 @@ mod settings;
 mod setup;
 mod start;
 mod state;
+mod stop;
 #[cfg(feature = "web")]
 mod web;
 mod why;
@@ -73,11 +75,11 @@ fn main() -> ExitCode {
         Command::Kube(flags) => (block_on(kube::run(*flags.0)), UNANSWERED),
         Command::Serve(flags) => (block_on(serve::serve(*flags.0)), exit::NOTHING_RAN),
         Command::Exec(flags) => (block_on(exec::exec(*flags.0)), exit::NOTHING_RAN),
-        Command::Proxy(flags) => (block_on(proxy::proxy(*flags.0)), exit::NOTHING_RAN),
+        Command::Mailbox(flags) => (block_on(mailbox::mailbox(*flags.0)), exit::NOTHING_RAN),
         Command::Why(flags) => (block_on(why::why(&flags)), UNANSWERED),
         Command::Log(flags) => (block_on(log::log(&flags)), UNANSWERED),
         Command::Net(flags) => (block_on(net::run(&flags)), UNANSWERED),
-        Command::Sessions(flags) => {
+        Command::Ps(flags) => {
             let ended = match &flags.complete {
                 Some(query) => block_on(completions::answer(query)),
                 None => block_on(sessions::list(&flags)),
@@ -88,7 +90,8 @@ fn main() -> ExitCode {
         Command::Detach(flags) => (block_on(held::detach(&flags)), UNANSWERED),
         Command::Approve(flags) => (block_on(approve::approve(&flags)), UNANSWERED),
         Command::Publish(flags) => (block_on(publish::publish(&flags)), UNANSWERED),
-        Command::Cleanup(flags) => (block_on(cleanup::cleanup(&flags)), UNANSWERED),
+        Command::Stop(flags) => (block_on(stop::stop(&flags)), UNANSWERED),
+        Command::Clean(flags) => (block_on(clean::clean(&flags)), UNANSWERED),
         Command::Cache(flags) => (block_on(cache::run(&flags.command)), UNANSWERED),
         Command::State(flags) => (block_on(state::run(&flags.command)), UNANSWERED),
         Command::Doctor(flags) => (block_on(doctor::doctor(&flags)), UNANSWERED),

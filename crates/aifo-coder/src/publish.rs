@@ -16,7 +16,7 @@ pub(crate) async fn publish(flags: &Publish) -> anyhow::Result<ExitCode> {
     if let Some(cluster) = Cluster::given(&flags.cluster.flags(), given).await? {
         return Err(client::unusable(&cluster, given, Unusable::Publish).await);
     }
-    let session = sessions::running(flags.session.as_deref().unwrap_or_default())?;
+    let session = sessions::running(given)?;
     let address = aifo_network::publish(&session.directory, port).map_err(anyhow::Error::msg)?;
     paint::print(&format!("{address}\n"))?;
     Ok(ExitCode::SUCCESS)

@@ -15,7 +15,8 @@ use crate::start::{self, Started, start};
 pub(crate) async fn serve(flags: Serve) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.session.flags(), LogLevel::Notices)?;
     let mut signals = EndSignals::listen()?;
-    let config = settings::session_config(&flags.session, &config, Fallback::Local).await?;
+    let mut config = settings::session_config(&flags.session, &config, Fallback::Local).await?;
+    "serve".clone_into(&mut config.name);
     if flags.session.containers.dry_run {
         return start::show_plan(&config).await;
     }

@@ -1,27 +1,29 @@
-//! A session log, chosen by its id.
+//! The session log that a command means.
 
 use std::time::Duration;
 
-use aifo_host::{SessionLog, running_sessions, session_logs, the_one};
+use aifo_host::{Candidate, SessionLog, session_logs, sessions_meant};
 use aifo_network::connections_written;
-use anyhow::{Context, bail};
+use anyhow::bail;
+
+use crate::choice;
 
 /// Time between two reads of a followed log.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Returns the log of the session whose id starts with `prefix`, else of the newest; if it is followed, of the
-/// newest that runs.
-pub(crate) fn select(prefix: Option<&str>, follow: bool) -> anyhow::Result<SessionLog> {
-    match (prefix, follow) {
-        (None, true) => newest_running().map_or_else(|| find(None), Ok),
-        (prefix, _) => find(prefix),
+/// Returns the log of the session that is meant, if it is followed of a running one.
+pub(crate) fn select(given: Option<&str>, follow: bool) -> anyhow::Result<SessionLog> {
+    let mut logs = session_logs();
+    if follow && given.is_none() {
+        logs.retain(SessionLog::session_runs);
     }
+    of(logs, given, if follow { "running session" } else { "session" })
 }
 
-/// As [`select`]; without a prefix only among sessions with a network by name.
-pub(crate) fn with_connections(prefix: Option<&str>, follow: bool) -> anyhow::Result<SessionLog> {
-    if prefix.is_some() {
-        return find(prefix);
+/// As [`select`]; without a name only among sessions with a network by name.
+pub(crate) fn with_connections(given: Option<&str>, follow: bool) -> anyhow::Result<SessionLog> {
+    if given.is_some() {
+        return select(given, follow);
     }
     let mut logs: Vec<_> = session_logs()
         .into_iter()
@@ -34,24 +36,36 @@ pub(crate) fn with_connections(prefix: Option<&str>, follow: bool) -> anyhow::Re
         logs.retain(SessionLog::session_runs);
     }
     logs.sort_by_key(|log| log.written);
-    logs.pop().context("no session with a network by name found\nhint: start one with: --net names")
+    of(logs, None, "session with a network by name")
 }
 
-/// Returns the log of the session whose id starts with `prefix`, else the newest.
-fn find(prefix: Option<&str>) -> anyhow::Result<SessionLog> {
-    let mut logs = session_logs();
-    let Some(prefix) = prefix else {
-        let Some(newest) = logs.pop() else {
-            bail!("no log found\nhint: every session writes one; see 'aifo-coder run --help'")
-        };
-        return Ok(newest);
+/// Of several logs of the current project, or of sessions that had the same name one after the other, it is the
+/// one that was written last.
+fn of(mut logs: Vec<SessionLog>, given: Option<&str>, what: &str) -> anyhow::Result<SessionLog> {
+    if logs.is_empty() && given.is_none() {
+        bail!(
+            "no {what} has a log\nhint: each session of the last days has one; see: aifo-coder ps"
+        );
+    }
+    let candidate = |log: &SessionLog| Candidate {
+        id: log.id.clone(),
+        name: log.name.clone(),
+        workspace: log.workspace.clone(),
     };
-    let ids: Vec<&str> = logs.iter().map(|log| log.id.as_str()).collect();
-    let index = the_one(prefix, &ids, "session")?;
+    let candidates: Vec<_> = logs.iter().map(candidate).collect();
+    let here = choice::here();
+    let meant = sessions_meant(given, &here, &candidates);
+    let is_one_of = |log: &SessionLog| match given {
+        Some(name) => log.name == name,
+        None => !log.workspace.as_os_str().is_empty() && here.starts_with(&log.workspace),
+    };
+    let newest = meant.iter().rev().find(|at| logs.get(**at).is_some_and(is_one_of));
+    let index = match newest {
+        Some(newest) => *newest,
+        None => {
+            let rows: Vec<_> = logs.iter().map(choice::Row::from).collect();
+            choice::choose(given, what, &rows)?
+        }
+    };
     Ok(logs.swap_remove(index))
-}
-
-/// Returns the log of the running session that started last.
-fn newest_running() -> Option<SessionLog> {
-    running_sessions().iter().rev().find_map(|session| SessionLog::of(&session.log))
 }

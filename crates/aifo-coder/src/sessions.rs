@@ -1,4 +1,4 @@
-//! `aifo-coder sessions`, and lookup of a running session.
+//! `aifo-coder ps`, and lookup of a running session.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,19 +7,19 @@ use aifo_agents::trusted_programs_here;
 use aifo_engine::{Choice, Container, Engine, Flavor, within_timeout};
 use aifo_host::{
     ControlClient, HeldSession, HeldState, SessionInfo, asking_sessions, held_sessions,
-    running_sessions, short, the_one,
+    running_sessions, sessions_meant,
 };
 use aifo_kube::client::{self, Cluster};
 use aifo_proxy::RunningTool;
 use aifo_terminal::{console, paint};
 use aifo_types::escape_line;
-use anyhow::bail;
 use serde::Serialize;
 
 use crate::banner::model_usage;
-use crate::cli::Sessions;
+use crate::choice::{self, uptime};
+use crate::cli::Ps;
 
-pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
+pub(crate) async fn list(flags: &Ps) -> anyhow::Result<ExitCode> {
     if let Some(cluster) = Cluster::selected(&flags.cluster.flags(), None).await? {
         return client::list(&cluster, flags.json).await;
     }
@@ -33,7 +33,7 @@ pub(crate) async fn list(flags: &Sessions) -> anyhow::Result<ExitCode> {
         match (rows.is_empty(), ended.is_empty()) {
             (true, true) => console::say("no running sessions"),
             (true, false) => paint::print(&ended)?,
-            (false, _) => paint::print(&(table(&rows) + &ended))?,
+            (false, _) => paint::print(&(table(&rows, flags.verbose) + &ended))?,
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -63,13 +63,18 @@ async fn containers_of(sessions: &[SessionInfo]) -> Vec<Container> {
     found
 }
 
-/// A line per session, with an indented line per container and running tool.
-fn table(rows: &[Row<'_>]) -> String {
-    let head = ["ID", "UPTIME", "PID", "BACKEND", "TOOLCHAINS", "WORKSPACE"].map(str::to_owned);
+/// A line per session, with an indented line per running tool; if `is_verbose`, also for what else is known.
+fn table(rows: &[Row<'_>], is_verbose: bool) -> String {
+    let head = ["NAME", "UPTIME", "STATE", "TOOLCHAINS", "WORKSPACE"].map(str::to_owned);
     let cells = rows.iter().map(|row| {
         let uptime = uptime(Duration::from_secs(row.uptime_secs));
-        let (id, backend) = (row.id.to_owned(), row.backend.to_owned());
-        [id, uptime, row.pid.to_string(), backend, row.toolchains(), row.workspace.clone()]
+        let state = match row.clients {
+            None => "runs",
+            Some(0) => "detached",
+            Some(_) => "attached",
+        };
+        let name = row.name.to_owned();
+        [name, uptime, state.to_owned(), row.toolchains(), row.workspace.clone()]
     });
     let cells: Vec<_> = std::iter::once(head).chain(cells).collect();
     let lines = paint::columns(&cells);
@@ -82,22 +87,8 @@ fn table(rows: &[Row<'_>]) -> String {
     lines.next().into_iter().for_each(&mut push);
     for (line, row) in lines.zip(rows) {
         push(line);
-        if let Some(agent) = row.agent {
-            push(&escape_line(&format!("  agent {agent}")));
-        }
-        if let Some(count) = row.clients {
-            let clients = match count {
-                0 => "detached".to_owned(),
-                1 => "attached, 1 client".to_owned(),
-                count => format!("attached, {count} clients"),
-            };
-            push(&format!("  {clients}"));
-        }
-        if let Some(line) = &row.models_line {
-            push(&format!("  {line}"));
-        }
-        for ContainerRow { name, status, image } in &row.containers {
-            push(&escape_line(&format!("  container {name}: {status}, of {image}")));
+        if is_verbose {
+            row.details().iter().for_each(|line| push(&escape_line(&format!("  {line}"))));
         }
         for RunningRow { tool, kind, secs, .. } in &row.running {
             let time = uptime(Duration::from_secs(*secs));
@@ -110,7 +101,8 @@ fn table(rows: &[Row<'_>]) -> String {
 /// Returns a line for each held session that has ended.
 fn ended() -> Vec<String> {
     let line = |held: HeldSession| {
-        let (id, command) = (short(&held.record.id), &held.record.command);
+        let row = choice::Row::of_held(&held, &[]);
+        let (id, command) = (row.label(), &held.record.command);
         match held.state {
             HeldState::Running(_) => None,
             HeldState::Ended(time) => {
@@ -125,25 +117,23 @@ fn ended() -> Vec<String> {
     held_sessions().into_iter().filter_map(line).collect()
 }
 
-/// Returns the running session whose id starts with `prefix`.
-pub(crate) fn running(prefix: &str) -> anyhow::Result<SessionInfo> {
-    let sessions = running_sessions();
-    let ids: Vec<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
-    let index = the_one(prefix, &ids, "running session")?;
-    match sessions.into_iter().nth(index) {
-        Some(session) => Ok(session),
-        None => bail!("no running session '{prefix}'"),
-    }
+/// Returns the running session that is meant.
+pub(crate) fn running(given: Option<&str>) -> anyhow::Result<SessionInfo> {
+    of(running_sessions(), given)
 }
 
-/// Returns the session with questions whose id starts with `prefix`. Without a prefix, of several sessions the
-/// only one with open questions.
-pub(crate) async fn asking(prefix: &str) -> anyhow::Result<SessionInfo> {
+/// Returns the session with questions that is meant; if several are, the only one of them with an open question.
+pub(crate) async fn asking(given: Option<&str>) -> anyhow::Result<SessionInfo> {
     let mut sessions = asking_sessions();
-    if prefix.is_empty() && sessions.len() > 1 {
+    let candidates: Vec<_> =
+        sessions.iter().map(|session| choice::Row::from(session).candidate).collect();
+    let meant = sessions_meant(given, &choice::here(), &candidates);
+    if meant.len() > 1 {
         let mut open = Vec::new();
-        for (at, session) in sessions.iter().enumerate() {
-            let Ok(mut client) = ControlClient::connect(session) else { continue };
+        for at in meant {
+            let Some(Ok(mut client)) = sessions.get(at).map(ControlClient::connect) else {
+                continue;
+            };
             if client.list().await.is_ok_and(|questions| !questions.is_empty()) {
                 open.push(at);
             }
@@ -152,18 +142,24 @@ pub(crate) async fn asking(prefix: &str) -> anyhow::Result<SessionInfo> {
             return Ok(sessions.swap_remove(only));
         }
     }
-    let ids: Vec<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
-    let index = the_one(prefix, &ids, "running session")?;
-    match sessions.into_iter().nth(index) {
-        Some(session) => Ok(session),
-        None => bail!("no running session '{prefix}'"),
-    }
+    of(sessions, given)
+}
+
+/// Returns the running session that is meant, or the mailbox.
+pub(crate) fn any(given: Option<&str>) -> anyhow::Result<SessionInfo> {
+    of(asking_sessions(), given)
+}
+
+fn of(mut sessions: Vec<SessionInfo>, given: Option<&str>) -> anyhow::Result<SessionInfo> {
+    let rows: Vec<_> = sessions.iter().map(choice::Row::from).collect();
+    Ok(sessions.swap_remove(choice::choose(given, "running session", &rows)?))
 }
 
 /// A session in JSON.
 #[derive(Serialize)]
 struct Row<'a> {
     id: &'a str,
+    name: &'a str,
     workspace: String,
     toolchains: Vec<&'a str>,
     up: Vec<&'a str>,
@@ -229,6 +225,7 @@ impl<'a> Row<'a> {
         let usage = aifo_agents::model_usage(session);
         Row {
             id: &session.id,
+            name: &session.name,
             workspace: session.workspace.display().to_string(),
             toolchains: session.kinds.iter().map(|kind| kind.as_str()).collect(),
             up: session.up.iter().map(|kind| kind.as_str()).collect(),
@@ -263,6 +260,21 @@ fn secs_since(time: SystemTime) -> u64 {
 }
 
 impl Row<'_> {
+    /// Lines about identity, clients, requests to models and containers.
+    fn details(&self) -> Vec<String> {
+        let Row { id, pid, backend, .. } = self;
+        let clients = match self.clients {
+            Some(1) => Some("1 client".to_owned()),
+            count => count.map(|count| format!("{count} clients")),
+        };
+        let containers = self.containers.iter().map(|ContainerRow { name, status, image }| {
+            format!("container {name}: {status}, of {image}")
+        });
+        let parts = [Some(format!("session {id}, process {pid}, {backend}"))].into_iter();
+        let parts = parts.chain([self.agent.map(|agent| format!("agent {agent}"))]);
+        parts.chain([clients, self.models_line.clone()]).flatten().chain(containers).collect()
+    }
+
     /// `rust,node (not running: go)`
     fn toolchains(&self) -> String {
         let rest = self.toolchains.iter().filter(|kind| !self.up.contains(kind));
@@ -272,31 +284,6 @@ impl Row<'_> {
             (_, true) => up,
             (true, false) => format!("(not running: {})", rest.join(",")),
             (false, false) => format!("{up} (not running: {})", rest.join(",")),
-        }
-    }
-}
-
-/// The two largest units: `3d 4h`, `12m 5s`.
-fn uptime(uptime: Duration) -> String {
-    let seconds = uptime.as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
-        (0, _, _) => format!("{hours}h {}m", minutes % 60),
-        _ => format!("{days}d {}h", hours % 24),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uptimes() {
-        let rows = [(0, "0s"), (59, "59s"), (61, "1m 1s"), (7_260, "2h 1m"), (90_000, "1d 1h")];
-        for (seconds, expected) in rows {
-            assert_eq!(uptime(Duration::from_secs(seconds)), expected);
         }
     }
 }

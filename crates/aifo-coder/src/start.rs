@@ -39,7 +39,7 @@ pub(crate) async fn start(
     }
     if !killed.kept.is_empty() {
         tracing::warn!(
-            "{} left files or containers, some still in use; run 'aifo-coder cleanup'",
+            "{} left files or containers, some still in use; run 'aifo-coder clean'",
             sessions_named(&killed.kept)
         );
     }

@@ -159,7 +159,7 @@ fn killed() -> Vec<Finding> {
         _ => Finding::warn(
             "killed sessions",
             format!("remains of {}", killed.join(", ")),
-            "run: aifo-coder cleanup",
+            "run: aifo-coder clean",
         ),
     }]
 }

@@ -102,9 +102,10 @@ impl SessionProgram {
         if self.image.is_some() { Fallback::None } else { Fallback::Local }
     }
 
-    /// Configures a session for an agent in a container. Does nothing for one on this machine.
+    /// Names a session, and configures it for an agent in a container.
     /// Errors: the default image is missing.
     pub async fn configure(&self, session: &mut SessionConfig) -> Result<(), SessionError> {
+        session.name = self.name().unwrap_or_default().to_owned();
         let (Some(image), Some(spec)) = (&self.image, &self.spec) else {
             return match (&self.spec, self.limit) {
                 (Some(_), Some(limit)) => Err(without_effect(limit, "it runs on this machine")),

@@ -284,7 +284,7 @@ fn failure_reason(output: &Output) -> String {
 fn hint_for(reason: &str) -> &'static str {
     if is_out_of_subnets(reason) {
         return "\nhint: there are too many networks: remove those of killed sessions with \
-                `aifo-coder cleanup`, and unused ones with the engine's `network prune`; or add address \
+                `aifo-coder clean`, and unused ones with the engine's `network prune`; or add address \
                 ranges (default-address-pools in docker's daemon.json, default_subnet_pools in podman's \
                 containers.conf)";
     }
@@ -320,7 +320,7 @@ mod tests {
             "could not find free subnet from subnet pools",
         ];
         for reason in rows {
-            assert!(hint_for(reason).contains("aifo-coder cleanup"), "{reason}");
+            assert!(hint_for(reason).contains("aifo-coder clean"), "{reason}");
         }
         assert_eq!(hint_for("network with name n already exists"), "");
     }

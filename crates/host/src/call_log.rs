@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::call_stats::CallCounter;
 use crate::log_file::{LogFile, append, connections_path, rotated_log};
 use crate::own_directories::state_directory;
+use crate::running::logged_record;
 
 pub use reader::{CallLogReader, LoggedLine, LoggedMessage, LoggedRecord};
 
@@ -143,6 +144,9 @@ fn remove_old(directory: &Path) {
     let surplus = (logs.len() + 1).saturating_sub(MAX_LOGS);
     for (_, path) in logs.into_iter().take(surplus) {
         // Another session may remove logs at the same time.
+        if let Some(record) = logged_record(&path) {
+            let _ = fs::remove_file(record);
+        }
         for path in [connections_path(&path), path] {
             let _ = fs::remove_file(rotated_log(&path));
             let _ = fs::remove_file(path);

@@ -4,20 +4,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_proxy::CallRecord;
-use aifo_types::CallEnding;
+use aifo_types::{CallEnding, plumbing_class};
 
 /// Totals of a session's calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallStats {
-    /// All calls.
+    /// All calls but those that the agent made for itself.
     pub calls: u64,
+    /// Calls that the agent made for itself; they are in no other number.
+    pub plumbing: u64,
     /// Calls that were refused, or did not exit with 0.
     pub failed: u64,
     /// Calls that were refused.
     pub refused: u64,
     /// The first different reasons of refusals, at most three.
     pub reasons: Vec<String>,
-    /// Sum of the tools' wall times.
+    /// Calls of which it is not known how they ended.
+    pub unseen: u64,
+    /// Sum of the tools' known wall times.
     pub tool_time: Duration,
 }
 
@@ -49,6 +53,11 @@ impl CallCounter {
         if call.time < state.from {
             return;
         }
+        let is_agents = call.kind.as_deref() == Some("agent") && call.ending != CallEnding::Refused;
+        if is_agents && plumbing_class(&call.tool, &call.argv).is_some() {
+            state.stats.plumbing = state.stats.plumbing.saturating_add(1);
+            return;
+        }
         let has_failed = call.ending.has_failed(call.exit_code);
         let stats = &mut state.stats;
         stats.calls = stats.calls.saturating_add(1);
@@ -60,7 +69,9 @@ impl CallCounter {
             let new: Vec<String> = reason.take(room).cloned().collect();
             stats.reasons.extend(new);
         }
-        stats.tool_time = stats.tool_time.saturating_add(Duration::from_millis(call.wall_ms));
+        stats.unseen = stats.unseen.saturating_add(u64::from(call.ending == CallEnding::InPlace));
+        let wall = Duration::from_millis(call.wall_ms.unwrap_or_default());
+        stats.tool_time = stats.tool_time.saturating_add(wall);
     }
 
     /// Returns the counts so far.

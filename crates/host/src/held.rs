@@ -130,6 +130,11 @@ impl HeldSession {
         Self::read(&path_of(id))
     }
 
+    /// Returns when it was started.
+    pub fn started(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.record.started_unix_ms)
+    }
+
     /// Removes the directory of one that has ended.
     pub fn remove(&self) -> io::Result<()> {
         remove_tree(&self.directory)

@@ -1,4 +1,4 @@
-//! Removes the remains of killed sessions of which nothing runs (`spec/cli.md#cleanup`).
+//! Removes the remains of killed sessions of which nothing runs (`spec/cli.md#clean`).
 
 use std::fs;
 

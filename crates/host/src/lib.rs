@@ -52,6 +52,7 @@ mod repository;
 mod running;
 mod session_dir;
 mod session_logs;
+mod session_name;
 mod shim_binary;
 mod sockets;
 mod toolchain;
@@ -94,6 +95,7 @@ pub use session_dir::{
     PREFIX, SessionDir, TMP_SUFFIX, new_id, runtime_directory, temporary_directory,
 };
 pub use session_logs::{SessionLog, session_logs};
+pub use session_name::{Candidate, new_session_name, sessions_meant};
 pub use shim_binary::{ShimBinary, ShimBinaryError};
 pub use sockets::{listening_below, sockets_below};
 pub use toolchain::{Toolchain, Version, VersionSource};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,6 +23,8 @@ use crate::session_dir::{
 pub struct SessionInfo {
     /// Its id, part of its directories' names.
     pub id: String,
+    /// The name that people type, as [`new_session_name`](crate::new_session_name) makes it.
+    pub name: String,
     /// The launcher's process id.
     pub pid: u32,
     /// The workspace root.
@@ -59,6 +61,8 @@ pub struct SessionInfo {
 #[derive(Serialize, Deserialize)]
 struct SessionRecord {
     id: String,
+    #[serde(default)]
+    name: String,
     pid: u32,
     workspace: PathBuf,
     url: String,
@@ -82,7 +86,7 @@ struct SessionRecord {
 }
 
 const RECORD: &str = "session.json";
-/// The record of `aifo-coder proxy`, which only has questions.
+/// The record of `aifo-coder mailbox`, which only has questions.
 const PROXY_RECORD: &str = "proxy.json";
 const TOKEN: &str = "token";
 /// Name of the file that lists running tools.
@@ -114,7 +118,19 @@ impl SessionInfo {
         let path = self.directory.join(TOKEN);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(token.reveal().as_bytes())?;
-        self.write_record(RECORD)
+        self.write_record(RECORD)?;
+        // Commands find the log of an ended session by it. A full disk fails no session.
+        if let Some(path) = logged_record(&self.log) {
+            let _ = create_private(&path).and_then(|()| self.write_record_to(&path));
+        }
+        Ok(())
+    }
+
+    /// Returns name and workspace of the session with this log, also of an ended one.
+    pub(crate) fn of_log(log: &Path) -> Option<(String, PathBuf)> {
+        let record = fs::read(logged_record(log)?).ok()?;
+        let record: SessionRecord = serde_json::from_slice(&record).ok()?;
+        Some((record.name, record.workspace))
     }
 
     /// Writes the record of a process that only has questions.
@@ -122,11 +138,16 @@ impl SessionInfo {
         self.write_record(PROXY_RECORD)
     }
 
-    /// Replaces the record atomically.
     fn write_record(&self, name: &str) -> io::Result<()> {
+        self.write_record_to(&self.directory.join(name))
+    }
+
+    /// Replaces the record atomically.
+    fn write_record_to(&self, path: &Path) -> io::Result<()> {
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let record = SessionRecord {
             id: self.id.clone(),
+            name: self.name.clone(),
             pid: self.pid,
             workspace: self.workspace.clone(),
             url: self.url.clone(),
@@ -142,9 +163,9 @@ impl SessionInfo {
             tmp: self.tmp.clone(),
             socket_directory: self.socket_directory.clone(),
         };
-        let mut new = NamedTempFile::new_in(&self.directory)?;
+        let mut new = NamedTempFile::new_in(path.parent().unwrap_or(&self.directory))?;
         new.write_all(&serde_json::to_vec_pretty(&record)?)?;
-        new.persist(self.directory.join(name))?;
+        new.persist(path)?;
         Ok(())
     }
 
@@ -178,6 +199,7 @@ impl SessionInfo {
         }
         Some(SessionInfo {
             id: record.id,
+            name: record.name,
             pid: record.pid,
             workspace: record.workspace,
             url: record.url,
@@ -197,12 +219,23 @@ impl SessionInfo {
     }
 }
 
+/// Returns the record of the session with this log, which is kept as long as the log.
+pub(crate) fn logged_record(log: &Path) -> Option<PathBuf> {
+    let state = log.parent().filter(|parent| parent.ends_with("aifo/log"))?.parent()?;
+    Some(state.join("sessions").join(log.file_stem()?).with_extension("json"))
+}
+
+fn create_private(record: &Path) -> io::Result<()> {
+    let parent = record.parent().unwrap_or(record);
+    DirBuilder::new().recursive(true).mode(0o700).create(parent)
+}
+
 /// Returns this user's running sessions, oldest first. Skips directories of killed launchers.
 pub fn running_sessions() -> Vec<SessionInfo> {
     running_with(&[RECORD])
 }
 
-/// Returns this user's running sessions and processes of `aifo-coder proxy`, which may have questions about
+/// Returns this user's running sessions and processes of `aifo-coder mailbox`, which may have questions about
 /// calls, oldest first.
 pub fn asking_sessions() -> Vec<SessionInfo> {
     running_with(&[RECORD, PROXY_RECORD])

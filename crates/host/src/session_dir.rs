@@ -58,7 +58,7 @@ impl Drop for SessionDir {
         if self.path.as_os_str().is_empty() {
             return;
         }
-        // `aifo-coder cleanup` finds what remains.
+        // `aifo-coder clean` finds what remains.
         let _ = remove_tree(&self.path);
     }
 }

@@ -4,13 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::call_log::log_directory;
-use crate::running::running_sessions;
+use crate::running::{SessionInfo, running_sessions};
 
 /// A session log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionLog {
     /// The session id.
     pub id: String,
+    /// The session name; empty if it was not recorded.
+    pub name: String,
+    /// The workspace; empty if it was not recorded.
+    pub workspace: PathBuf,
     /// The file.
     pub path: PathBuf,
     /// When the last call was written.
@@ -25,7 +29,13 @@ impl SessionLog {
         }
         let id = path.file_stem()?.to_str()?.to_owned();
         let written = path.metadata().and_then(|metadata| metadata.modified()).ok()?;
-        Some(SessionLog { id, path: path.to_owned(), written })
+        let (name, workspace) = SessionInfo::of_log(path).unwrap_or_default();
+        Some(SessionLog { id, name, workspace, path: path.to_owned(), written })
+    }
+
+    /// Returns the log of a session that outlived it.
+    pub fn of_session(id: &str) -> Option<Self> {
+        SessionLog::of(&log_directory()?.join(format!("{id}.jsonl")))
     }
 
     /// Returns whether its session runs.

@@ -23,6 +23,8 @@ use crate::confine::{ConfinementMode, NetworkAccess};
 pub struct SessionConfig {
     /// The id of its [holder](aifo_host::HeldDirectory); `None` for a new one.
     pub id: Option<String>,
+    /// The first part of its name: its agent or program.
+    pub name: String,
     /// The project root.
     pub workspace: PathBuf,
     /// The shim, which is also the sidecars' runner.
@@ -162,6 +164,7 @@ impl SessionConfig {
     pub fn new(workspace: impl Into<PathBuf>, shim: ShimBinary) -> Self {
         SessionConfig {
             id: None,
+            name: "session".to_owned(),
             workspace: workspace.into(),
             shim,
             toolchains: Vec::new(),

@@ -1,11 +1,12 @@
-//! The questions of `aifo-coder proxy`, which has no session (`spec/questions.md#control-socket`).
+//! The questions of `aifo-coder mailbox`, which has no session (`spec/questions.md#control-socket`).
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use aifo_host::{
-    PREFIX, SessionDir, SessionInfo, TMP_SUFFIX, control_socket, new_id, runtime_directory,
+    PREFIX, SessionDir, SessionInfo, TMP_SUFFIX, control_socket, new_id, new_session_name,
+    runtime_directory,
 };
 use aifo_proxy::CallApprovals;
 use aifo_types::Token;
@@ -26,6 +27,7 @@ impl ProxyQuestions {
         let directory = SessionDir::create(runtime_directory().join(format!("{PREFIX}{id}")))?;
         let info = SessionInfo {
             id: id.clone(),
+            name: new_session_name("mailbox"),
             pid: std::process::id(),
             workspace: workspace.to_owned(),
             url: String::new(),

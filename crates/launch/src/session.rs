@@ -85,6 +85,11 @@ impl Session {
         command
     }
 
+    /// Returns the name that people type, such as `codex-1`.
+    pub fn name(&self) -> &str {
+        &self.info.name
+    }
+
     /// Returns its id.
     pub fn id(&self) -> &str {
         &self.info.id

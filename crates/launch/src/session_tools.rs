@@ -54,7 +54,7 @@ impl SessionTools {
 pub(crate) async fn clean(containers: Option<&ContainerBackend>) {
     let Some(containers) = containers else { return };
     if let Err(error) = containers.clean().await {
-        tracing::error!("{error}; `aifo-coder cleanup` removes what is left");
+        tracing::error!("{error}; `aifo-coder clean` removes what is left");
     }
 }
 

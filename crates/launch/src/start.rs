@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use aifo_agents::AgentEndpoint;
-use aifo_host::{SessionInfo, in_order};
+use aifo_host::{SessionInfo, in_order, new_session_name};
 use aifo_proxy::SharedDirectories;
 use aifo_types::Token;
 
@@ -77,6 +77,7 @@ impl Session {
         let (fleet, network) = (&tools.fleet, tools.network.as_ref());
         let info = SessionInfo {
             id,
+            name: new_session_name(&config.name),
             pid: std::process::id(),
             workspace,
             url: socket.listener.endpoint().to_string(),

@@ -5,10 +5,11 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use aifo_process::PinnedProcess;
 use aifo_sidecar::Socket;
 use aifo_wire::Limits;
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::SndBuf;
+use nix::sys::socket::sockopt::{PeerCredentials, SndBuf};
+use nix::sys::socket::{getsockopt, setsockopt};
 
 /// Bytes of the send buffer of a connection that takes a tool output.
 const SEND_BUFFER: usize = 1024 * 1024;
@@ -36,6 +37,16 @@ impl Client {
     pub(crate) fn enlarge_send_buffer(&self) {
         // The response is slower without it.
         let _ = setsockopt(&self.socket, SndBuf, &SEND_BUFFER);
+    }
+
+    /// Returns the client's process, on this machine and in this or an inner PID namespace.
+    pub(crate) fn process(&self) -> Option<PinnedProcess> {
+        if self.transport == ClientTransport::Tcp {
+            return None;
+        }
+        let peer = getsockopt(&self.socket, PeerCredentials).ok()?.pid();
+        // 0 is one of another namespace.
+        PinnedProcess::open(u32::try_from(peer).ok().filter(|pid| *pid > 0)?).ok()
     }
 
     /// Takes the connection off the reactor, to hand it to a runner.

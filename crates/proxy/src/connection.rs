@@ -64,7 +64,10 @@ pub(crate) async fn serve(state: Arc<ProxyState>, client: Client) {
         ClientCall::Judge { request, echo } => {
             let judged = in_place::judge(&state, &client, request, echo.as_ref(), memory).await;
             match judged {
-                Ok(()) => return client.close(limits).await,
+                Ok(run) => {
+                    client.close(limits).await;
+                    return run.record_end(&state).await;
+                }
                 Err(refusal) => (client, refusal, echo),
             }
         }

@@ -1,14 +1,42 @@
 //! Calls that their clients run themselves once they are judged (`spec/exec3.md#in-place`).
 
-use aifo_policy::{RouteReason, Verdict, with_variables};
-use aifo_types::{CallEnding, ExecId, ExecRequest, Kind, Refusal, ToolName};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aifo_policy::{Verdict, with_variables};
+use aifo_process::PinnedProcess;
+use aifo_types::{CallEnding, Ending, ExecId, ExecRequest, Refusal, ToolName};
 use aifo_wire::{encode_run_in_place, encode_run_without_network};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 use crate::approval::{CallApprovals, RunsIn, approve_in_place};
 use crate::budget::Share;
 use crate::client::Client;
 use crate::record::CallRecord;
 use crate::state::ProxyState;
+
+/// A call that its client runs itself, and that is not recorded yet.
+pub(crate) struct RunInPlace {
+    record: CallRecord,
+    process: Option<WatchedProcess>,
+    started: Instant,
+}
+
+/// A process whose end is awaited, one of [`MAX_WATCHED`].
+struct WatchedProcess {
+    process: PinnedProcess,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The programs in place whose end is awaited at a time; of more, duration and ending are not known.
+pub(crate) const MAX_WATCHED: usize = 64;
+/// The time for the parent of an ended program to take its ending.
+const REAP_TIME: Duration = Duration::from_secs(1);
 
 /// Judges a call, waits for its approval, and lets the client run it. On an error nothing was sent but
 /// interim responses, and the caller sends the refusal.
@@ -18,7 +46,7 @@ pub(crate) async fn judge(
     mut request: ExecRequest,
     echo: Option<&ExecId>,
     memory: Share,
-) -> Result<(), Refusal> {
+) -> Result<RunInPlace, Refusal> {
     let limits = &state.config.limits;
     let is_named = request.program.is_none() && request.passed() == 0;
     let runs_in_place = is_named && state.config.in_place.contains(&request.tool);
@@ -33,8 +61,14 @@ pub(crate) async fn judge(
     let directory = request.cwd_id;
     record.judged(&request);
     drop((request, memory));
-    match &judged {
+    match judged {
         Ok(()) => {
+            // The client executes the program in its own process, while the connection is open.
+            let permit = Arc::clone(&state.watched).try_acquire_owned().ok();
+            let process = permit.and_then(|permit| {
+                Some(WatchedProcess { process: client.process()?, _permit: permit })
+            });
+            let started = Instant::now();
             let mut response = Vec::new();
             match record.no_network {
                 None => encode_run_in_place(&mut response, directory, echo),
@@ -42,15 +76,62 @@ pub(crate) async fn judge(
             }
             // A client that has left runs nothing.
             if client.socket.send_all(&response).await.is_ok() {
-                record.status = 204;
-                record.routed(&Kind::agent(), RouteReason::InPlace);
-                record.ending = CallEnding::InPlace;
+                record.runs_in_place();
             }
+            Ok(RunInPlace { record, process, started })
         }
-        Err(refusal) => record.refused(refusal),
+        Err(refusal) => {
+            record.refused(&refusal);
+            state.config.call_log.record(&record);
+            Err(refusal)
+        }
     }
-    state.config.call_log.record(&record);
-    judged
+}
+
+impl RunInPlace {
+    /// Records the call when the program has ended, at the latest at the end of the session.
+    pub(crate) async fn record_end(mut self, state: &ProxyState) {
+        let watched = self.process.take().filter(|_| self.record.ending == CallEnding::InPlace);
+        if let Some(watched) = watched
+            && let Ok(Some((end, ending))) = end_of(&watched.process, state).await
+        {
+            self.record.ended_in_place(end.duration_since(self.started), ending);
+        }
+        state.config.call_log.record(&self.record);
+    }
+}
+
+/// Waits for the end of a process; returns when it ended, and how, if that is known. `None` if it outlives the
+/// session.
+async fn end_of(
+    process: &PinnedProcess,
+    state: &ProxyState,
+) -> io::Result<Option<(Instant, Option<Ending>)>> {
+    // Deprecated as in `on_reactor`: the descriptor stays open while it is registered.
+    #[allow(deprecated)]
+    let watch = AsyncFd::with_interest(process.as_fd(), Interest::READABLE)?;
+    let mut shutdown = state.shutdown.subscribe();
+    let has_ended = tokio::select! {
+        biased;
+        ended = watch.readable() => {
+            ended?.clear_ready();
+            true
+        }
+        _ = shutdown.wait_for(|is_down| *is_down) => process.has_ended_within(Duration::ZERO)?,
+    };
+    if !has_ended {
+        return Ok(None);
+    }
+    let end = Instant::now();
+    let is_taken = async {
+        loop {
+            if let Some(ending) = process.ending() {
+                return Some(ending);
+            }
+            watch.readable().await.ok()?.clear_ready();
+        }
+    };
+    Ok(Some((end, timeout(REAP_TIME, is_taken).await.unwrap_or_default())))
 }
 
 async fn allow(

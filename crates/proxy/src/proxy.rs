@@ -8,12 +8,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use aifo_sidecar::Fleet;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::budget::Budget;
 use crate::config::ProxyConfig;
 use crate::connection;
+use crate::in_place::MAX_WATCHED;
 use crate::listener::Listener;
 use crate::pending::PendingConnections;
 use crate::registry::Registry;
@@ -34,7 +35,9 @@ impl Proxy {
         let shutdown = watch::Sender::new(false);
         let memory = Arc::new(Budget::new(config.limits.max_memory));
         let spool = Arc::new(SpoolSpace::new(&config.spool_dir, config.limits.max_spool));
-        let state = ProxyState { config, fleet, registry, pending, memory, spool, shutdown };
+        let watched = Arc::new(Semaphore::new(MAX_WATCHED));
+        let state =
+            ProxyState { config, fleet, registry, pending, memory, spool, watched, shutdown };
         Proxy { state: Arc::new(state) }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_policy::RouteReason;
 use aifo_types::{CallEnding, Ending, ExecId, ExecRequest, Kind, Refusal};
@@ -41,14 +41,14 @@ pub struct CallRecord {
     pub no_network: Option<String>,
     /// Why it was refused, or another remark.
     pub reason: Option<String>,
-    /// From start to end.
-    pub wall_ms: u64,
+    /// From start to end. `None`, as the next three, if it is not known.
+    pub wall_ms: Option<u64>,
     /// CPU time in user mode, children included.
-    pub user_ms: u64,
+    pub user_ms: Option<u64>,
     /// CPU time in the kernel, children included.
-    pub system_ms: u64,
+    pub system_ms: Option<u64>,
     /// The largest resident set among tool and children.
-    pub max_rss_kib: u64,
+    pub max_rss_kib: Option<u64>,
     /// Bytes of output that passed through the proxy.
     pub bytes: u64,
     /// The limit of each text, in bytes.
@@ -104,10 +104,10 @@ impl CallRecord {
             limit: None,
             no_network: None,
             reason: None,
-            wall_ms: 0,
-            user_ms: 0,
-            system_ms: 0,
-            max_rss_kib: 0,
+            wall_ms: Some(0),
+            user_ms: Some(0),
+            system_ms: Some(0),
+            max_rss_kib: Some(0),
             bytes: 0,
             max_text,
         }
@@ -133,6 +133,26 @@ impl CallRecord {
         self.reason = Some(cut(refusal.body().trim_end(), self.max_text));
     }
 
+    /// Notes that the client runs the tool itself: nothing is known until [`CallRecord::ended_in_place`].
+    pub(crate) fn runs_in_place(&mut self) {
+        self.status = 204;
+        self.routed(&Kind::agent(), RouteReason::InPlace);
+        self.ending = CallEnding::InPlace;
+        (self.wall_ms, self.user_ms, self.system_ms, self.max_rss_kib) = (None, None, None, None);
+    }
+
+    /// Notes how long a tool ran in place, and how it ended, if that is known.
+    pub(crate) fn ended_in_place(&mut self, wall: Duration, ending: Option<Ending>) {
+        self.wall_ms = Some(millis(wall));
+        if let Some(ending) = ending {
+            self.exit_code = ending.exit_code();
+            self.ending = match ending {
+                Ending::Exited(_) => CallEnding::Exited,
+                Ending::Signaled(_) => CallEnding::Signaled,
+            };
+        }
+    }
+
     pub(crate) fn ended(&mut self, ended: &CallResult) {
         self.exit_code = ended.exit_code;
         self.bytes = ended.bytes;
@@ -144,10 +164,10 @@ impl CallRecord {
             Some(Ending::Signaled(_)) => CallEnding::Signaled,
         };
         if let Some(usage) = &ended.usage {
-            self.wall_ms = millis(usage.wall);
-            self.user_ms = millis(usage.user);
-            self.system_ms = millis(usage.system);
-            self.max_rss_kib = usage.max_rss_kib;
+            self.wall_ms = Some(millis(usage.wall));
+            self.user_ms = Some(millis(usage.user));
+            self.system_ms = Some(millis(usage.system));
+            self.max_rss_kib = Some(usage.max_rss_kib);
         }
     }
 }
@@ -191,7 +211,7 @@ fn name<S: Serializer>(ending: &CallEnding, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(ending.as_str())
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aifo_sidecar::Fleet;
 use aifo_types::{Refusal, ToolName};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::budget::Budget;
 use crate::config::ProxyConfig;
@@ -22,6 +22,8 @@ pub(crate) struct ProxyState {
     pub(crate) memory: Arc<Budget>,
     /// The version 1 responses on disk.
     pub(crate) spool: Arc<SpoolSpace>,
+    /// Room for programs in place whose end is awaited.
+    pub(crate) watched: Arc<Semaphore>,
     pub(crate) shutdown: watch::Sender<bool>,
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::plumbing::plumbing_class;
+
 /// A call as a session log has it. Missing fields are zero, empty or `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedCall {
@@ -23,10 +25,10 @@ pub struct LoggedCall {
     pub no_network: Option<String>,
     /// Why it was refused, or another remark.
     pub reason: Option<String>,
-    /// From start to end.
-    pub wall_ms: u64,
-    /// The largest resident set among tool and children.
-    pub max_rss_kib: u64,
+    /// From start to end; `None` if it is not known.
+    pub wall_ms: Option<u64>,
+    /// The largest resident set among tool and children; `None` if it is not known.
+    pub max_rss_kib: Option<u64>,
 }
 
 /// How a call ended.
@@ -42,7 +44,7 @@ pub enum CallEnding {
     Unknown,
     /// Nothing was started.
     Refused,
-    /// It ran in place, and how it ended is not known (`spec/rules.md#judged-where-they-run`).
+    /// It ran in place, and how it ended is not known (`spec/log.md#calls-in-place`).
     InPlace,
 }
 
@@ -65,6 +67,17 @@ impl LoggedCall {
     /// Returns whether the call ended in any way but exit code 0.
     pub fn has_failed(&self) -> bool {
         self.ending.has_failed(self.exit_code)
+    }
+
+    /// Returns its class, if an agent made it for itself.
+    pub fn plumbing(&self) -> Option<&'static str> {
+        let is_agents = self.kind.as_deref() == Some("agent") && self.ending != CallEnding::Refused;
+        is_agents.then(|| plumbing_class(&self.tool, &self.argv)).flatten()
+    }
+
+    /// Returns when the call ended, in milliseconds since 1970; its time, if the duration is not known.
+    pub fn ended(&self) -> u64 {
+        self.time.saturating_add(self.wall_ms.unwrap_or_default())
     }
 }
 
@@ -95,8 +108,7 @@ impl CallEnding {
         }
     }
 
-    /// Returns whether a call with this exit code ended in any way but exit code 0. A call in place
-    /// counts as a success.
+    /// Returns whether a call with this exit code is known to have ended in any way but exit code 0.
     pub fn has_failed(self, exit_code: u8) -> bool {
         match self {
             CallEnding::InPlace => false,

@@ -282,7 +282,7 @@ impl Refusal {
             }
             Refusal::Internal(cause)
             | Refusal::StartFailed { cause, .. }
-            | Refusal::EndingUnknown(cause) => format!("aifo-coder proxy error: {cause}\n"),
+            | Refusal::EndingUnknown(cause) => format!("aifo-coder mailbox error: {cause}\n"),
         }
     }
 }
@@ -447,14 +447,14 @@ mod tests {
                 "the waiting requests need more memory than the limit of 24 MiB\n",
                 86,
             ),
-            (Refusal::Internal("x".into()), 500, "aifo-coder proxy error: x\n", 86),
+            (Refusal::Internal("x".into()), 500, "aifo-coder mailbox error: x\n", 86),
             (
                 Refusal::StartFailed { cause: "x".into(), exit_code: 127 },
                 500,
-                "aifo-coder proxy error: x\n",
+                "aifo-coder mailbox error: x\n",
                 127,
             ),
-            (Refusal::EndingUnknown("x".into()), 500, "aifo-coder proxy error: x\n", 125),
+            (Refusal::EndingUnknown("x".into()), 500, "aifo-coder mailbox error: x\n", 125),
         ];
         for (refusal, status, body, code) in rows {
             assert_eq!(refusal.status().0, status, "{refusal:?}");

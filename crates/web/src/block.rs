@@ -103,7 +103,8 @@ pub(crate) struct ToolRun {
     pub(crate) command: String,
     pub(crate) kind: String,
     pub(crate) ending: String,
-    pub(crate) millis: u64,
+    /// `None` if it is not known.
+    pub(crate) millis: Option<u64>,
 }
 
 /// A permission request.

@@ -129,7 +129,7 @@ fn ending(call: &LoggedCall) -> (&'static str, String) {
 
 fn call_html(call: &LoggedCall) -> String {
     let (class, words) = ending(call);
-    let end = call.time.saturating_add(call.wall_ms);
+    let end = call.ended();
     let lane = call.kind.as_deref().unwrap_or("none");
     html(class, lane, call.time, Some(end), &call.command(), &words)
 }
@@ -182,8 +182,8 @@ mod tests {
             limit: None,
             no_network: None,
             reason: Some("no".to_owned()),
-            wall_ms: 1500,
-            max_rss_kib: 0,
+            wall_ms: Some(1500),
+            max_rss_kib: None,
         }
     }
 

@@ -220,7 +220,7 @@ fn tool(call: &ToolBlock) -> String {
             escape(&run.kind),
             escape(&run.command),
             escape(&run.ending),
-            duration(run.millis),
+            run.millis.map(duration).unwrap_or_default(),
         );
     }
     call.content.iter().for_each(|content| tool_content(&mut html, content));

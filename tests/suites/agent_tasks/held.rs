@@ -48,8 +48,8 @@ fn a_detached_agent_works_on_and_is_drawn_again() {
         assert_modes_are_restored(&workspace, name);
         let mut end = Command::new(command.get_program());
         end.env_clear().envs(command.get_envs().filter_map(|(name, v)| Some((name, v?))));
-        let sessions = String::from_utf8(end.arg("sessions").output().unwrap().stdout).unwrap();
-        assert!(sessions.contains("\n  detached\n"), "{sessions}");
+        let sessions = String::from_utf8(end.arg("ps").output().unwrap().stdout).unwrap();
+        assert!(sessions.contains(" detached "), "{sessions}");
         drop(tmux);
         let runtime = command.get_envs().find(|(name, _)| *name == "XDG_RUNTIME_DIR");
         end_holders(runtime.and_then(|(_, directory)| directory).unwrap().as_ref());

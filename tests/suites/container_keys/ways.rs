@@ -83,7 +83,7 @@ fn a_process_of_the_session_has_no_way_to_the_key() {
         let listed = Outcome::of(&mut engine.coder(setup, &["sessions", "--json"])).text();
         listed.contains("\"requests\": 1,") && listed.contains("\"output_tokens\": 4")
     });
-    let listed = Outcome::of(&mut engine.coder(setup, &["sessions"])).text();
+    let listed = Outcome::of(&mut engine.coder(setup, &["ps", "-v"])).text();
     assert!(listed.contains("  1 request to models, "), "{listed}");
     for words in [&["sessions", "--json"][..], &["log"], &["config", "show"], &["net"]] {
         let outcome = Outcome::of(&mut engine.coder(setup, words));

@@ -16,7 +16,7 @@ fn an_end_that_no_terminal_showed_waits_for_the_next() {
     put(&setup, "go");
     eventually("the end is listed", || {
         let text = sessions(&setup);
-        text.starts_with(&id[..8]) && text.contains(" ended ")
+        text.starts_with("bash-1 ") && text.contains(" ended ")
     });
     // It is no remain of a killed session.
     Outcome::of(&mut coder(&setup, &["cleanup"])).exited(0);
@@ -39,7 +39,7 @@ fn a_killed_holder_ends_the_command() {
     let before = terminal.modes();
     let run = terminal.start(&kept(&setup, "--keep", script));
     terminal.expect("started");
-    eventually("the session is listed", || sessions(&setup).contains("attached, 1 client"));
+    eventually("the session is listed", || sessions(&setup).contains("\n  1 client\n"));
     let pid = holder(&setup);
     send_signal(pid, Signal::SIGKILL);
     assert_eq!(run.finish(), Ok(125));
@@ -92,7 +92,7 @@ fn a_client_may_leave_while_the_session_ends() {
         put(&setup, "go");
         send_signal(run.pid(), Signal::SIGKILL);
         assert_eq!(run.finish(), Err(9));
-        eventually("the session has ended", || !sessions(&setup).contains(" local "));
+        eventually("the session has ended", || !sessions(&setup).contains(", local\n"));
         let attach = terminal.start(&coder(&setup, &["attach"]));
         // The first client may have got the end before it was killed.
         let code = attach.finish().unwrap();

@@ -40,7 +40,7 @@ fn a_signal_and_a_disconnect_end_the_wait() {
     assert!(!mailbox.setup().workspace().join("ran").exists());
 }
 
-/// `aifo-coder proxy git` with this file of the user and these flags.
+/// `aifo-coder mailbox git` with this file of the user and these flags.
 fn git_mailbox(config: &str, flags: &[&str]) -> Mailbox {
     let setup = host().tool("git", Tool::Fake);
     super::rules::configure(&setup, config);

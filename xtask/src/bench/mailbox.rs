@@ -75,7 +75,7 @@ impl Mailbox {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        let mut daemon = proxy.spawn().context("cannot start aifo-coder proxy")?;
+        let mut daemon = proxy.spawn().context("cannot start aifo-coder mailbox")?;
         let stdout = daemon.stdout.take().context("no stdout")?;
         let mailbox = Mailbox { daemon, directory, scratch };
         let mut lines = BufReader::new(stdout).lines();
@@ -84,7 +84,7 @@ impl Mailbox {
             line.as_ref().is_ok_and(|line| line.ends_with(&format!("/{last}")))
         };
         if !lines.any(|line| is_last(&line)) {
-            bail!("'aifo-coder proxy' did not start");
+            bail!("'aifo-coder mailbox' did not start");
         }
         Ok(mailbox)
     }

@@ -35,7 +35,7 @@ const WITHOUT_PROOF: &[&str] = &[
     "cli.md#approve",
     "cli.md#attach-detach",
     "cli.md#progress",
-    "cli.md#prompt-acp-web-proxy",
+    "cli.md#prompt-acp-web-mailbox",
     "cli.md#publish",
     "cli.md#state",
     "config.md",

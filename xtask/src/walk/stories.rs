@@ -135,10 +135,10 @@ pub(super) const STORIES: &[Story] = &[
         files: &[MAKEFILE],
         commands: &[
             "aifo-coder run -- sh -c 'kill -9 $PPID'",
-            "aifo-coder sessions",
-            "aifo-coder cleanup --dry-run",
+            "aifo-coder ps",
+            "aifo-coder clean --dry-run",
             "aifo-coder run -- make",
-            "aifo-coder cleanup",
+            "aifo-coder clean",
         ],
     },
     Story {
@@ -150,13 +150,13 @@ pub(super) const STORIES: &[Story] = &[
         commands: &[
             "aifo-coder run -q -- make &",
             "until [ -e begun ]; do sleep 0.1; done",
-            "aifo-coder sessions",
-            "aifo-coder sessions --complete aifo-running",
+            "aifo-coder ps",
+            "aifo-coder ps --complete aifo-running",
             "aifo-coder log -f > ../followed & follower=$!",
             "touch end; wait %1",
             "until grep --quiet make ../followed; do sleep 0.1; done; wait $follower",
             "cat ../followed",
-            "aifo-coder sessions",
+            "aifo-coder ps",
         ],
     },
     Story {

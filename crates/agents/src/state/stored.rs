@@ -27,7 +27,7 @@ pub struct StoredState {
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// A session uses it.
-    #[error("a session uses it\nhint: end that session first; `aifo-coder sessions` lists it")]
+    #[error("a session uses it\nhint: end that session first; `aifo-coder ps` lists it")]
     InUse,
     /// The system call failed.
     #[error(transparent)]

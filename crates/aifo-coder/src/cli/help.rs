@@ -37,7 +37,7 @@ fn exit_codes(name: &str) -> String {
 /// Names of files and their texts.
 const TEXTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/help.rs"));
 
-/// A client of `proxy`, whose exit codes its help has too.
+/// A client of `mailbox`, whose exit codes its help has too.
 const CLIENT: &str = "client";
 
 /// Exit codes in the order of the help, their meanings, and the commands that have them: `*` is each.
@@ -51,14 +51,15 @@ const EXIT_CODES: &[(&str, &str, &str)] = &[
         "approve kube-render kube-rbac images-build images-push images-update net policy cache state",
     ),
     ("0", "success, also with conflicts", "kube-fetch"),
-    ("0", "success, or nothing to remove", "cleanup"),
+    ("0", "success, or nothing to remove", "clean"),
     ("0", "success, or nothing was to be changed", "setup"),
-    ("0", "ended by a signal", "serve web proxy"),
+    ("0", "ended by a signal", "serve web mailbox"),
     ("0", "no check failed", "doctor"),
     ("0", "the call was explained", "why"),
     ("0", "the editor closed the connection", "acp"),
     ("0", "the port is open", "publish"),
     ("0", "the session continues", "attach"),
+    ("0", "the session has ended", "stop"),
     ("0", "the turn ended", "prompt"),
     ("1", "the agent failed", "prompt acp"),
     ("3", "the agent refused", "prompt"),
@@ -83,7 +84,7 @@ const EXIT_CODES: &[(&str, &str, &str)] = &[
     ("124", "time limit", "exec"),
     ("124", "timeout or time limit", "client"),
     ("86", "nothing ran", "aifo-coder run prompt acp web exec"),
-    ("86", "could not start", "serve proxy"),
+    ("86", "could not start", "serve mailbox"),
     ("1", "the request failed", "aifo-coder net"),
     ("1", "a check failed", "doctor"),
     ("1", "a file or rule is invalid", "policy"),
@@ -91,12 +92,13 @@ const EXIT_CODES: &[(&str, &str, &str)] = &[
     ("1", "an image could not be built", "images-build"),
     ("1", "an image could not be built or pulled", "setup"),
     ("1", "an image is missing, or could not be pushed", "images-push"),
-    ("1", "an item could not be removed", "cleanup cache state"),
+    ("1", "an item could not be removed", "clean cache state"),
     ("1", "another answer was first, or the session did not answer", "approve"),
     ("1", "files or commits could not be fetched", "kube-fetch"),
     ("1", "it could not be explained", "why"),
     ("1", "it is not", "publish"),
     ("1", "no such session", "attach"),
+    ("1", "no such session, or it did not end", "stop"),
     ("1", "the session cannot run in a pod", "kube-render"),
     ("2", "invalid command line", "*"),
 ];

@@ -69,14 +69,16 @@ pub(crate) struct Log {
     /// Only print calls that were refused or failed
     #[arg(long)]
     pub(crate) failed: bool,
+    /// Also print what the agent calls for itself, repeats and long arguments
+    #[arg(short, long)]
+    pub(crate) all: bool,
     /// Also print the connections of a network by name
     #[arg(long)]
     pub(crate) net: bool,
     /// Print the lines of the log unchanged
     #[arg(long)]
     pub(crate) json: bool,
-    /// Start of the session's id [default: the session with the latest call; with -f the newest
-    /// running session]
+    /// Name or start of the id of a session [default: the latest of the current project]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -84,9 +86,12 @@ pub(crate) struct Log {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Sessions {
+pub(crate) struct Ps {
+    /// Also print ids, processes, agents and containers
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "verbose")]
     pub(crate) json: bool,
     /// Print words for shell completion
     #[arg(long, value_name = "WORD", hide = true, conflicts_with = "json")]
@@ -97,7 +102,16 @@ pub(crate) struct Sessions {
 
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
-    /// Start of the session's id [default: the only held session]
+    /// Name or start of the id of a session [default: that of the current project, else the only one]
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stop {
+    /// Name or start of the id of a session [default: that of the current project, else the only one]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -106,7 +120,7 @@ pub(crate) struct Attach {
 
 #[derive(Debug, Args)]
 pub(crate) struct Detach {
-    /// Start of the session's id [default: the only held session]
+    /// Name or start of the id of a session [default: that of the current project, else the only one]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -121,7 +135,7 @@ pub(crate) struct Approve {
     /// Answer one question: once, session, always, deny or end
     #[arg(long, num_args = 2, value_names = ["ID", "ANSWER"], conflicts_with = "watch")]
     pub(crate) answer: Vec<String>,
-    /// Start of the session's id [default: the only one, or the only one with calls that wait]
+    /// Name or start of the id of a session [default: that of the current project, else the only one]
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -130,7 +144,7 @@ pub(crate) struct Approve {
 
 #[derive(Debug, Args)]
 pub(crate) struct Publish {
-    /// Start of the session's id [default: the only running session]
+    /// Name or start of the id of a session [default: that of the current project, else the only one]
     #[arg(long, value_name = "SESSION")]
     pub(crate) session: Option<String>,
     /// Port of the tools: PORT, HOST:PORT or ADDR:HOST:PORT

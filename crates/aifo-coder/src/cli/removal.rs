@@ -11,7 +11,7 @@ use super::cluster::ClusterFlags;
 use super::session::Workspace;
 
 #[derive(Debug, Args)]
-pub(crate) struct Cleanup {
+pub(crate) struct Clean {
     /// Print what would be removed, without removing it
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -1,31 +1,91 @@
 //! Errors of the command line that clap does not find.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
-use aifo_config::{UsageError, suggestion};
-use aifo_terminal::paint;
+use aifo_config::{Config, Flags, UsageError, suggestion};
+use aifo_terminal::{PROGRAM, console, paint};
+use aifo_types::exit;
 use clap::{
     Parser,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use super::Cli;
 use super::help::text;
+use super::{Cli, default_workspace, root_help};
 
 /// Parses the command line of this process. Exits on an error, and after help.
 pub(crate) fn parse() -> Cli {
-    Cli::try_parse().unwrap_or_else(|error| {
-        let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-        let is_short = words.first().is_some_and(|word| word == "run")
-            && words.iter().any(|word| word == "-h")
-            && !words.iter().any(|word| word == "--help");
-        if error.kind() == ErrorKind::DisplayHelp && is_short {
-            let printed = paint::print(&short_help_of_run());
-            std::process::exit(i32::from(printed.is_err()));
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let texts: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    if let Some(help) = root_help::answer(&texts) {
+        print_help(&help);
+    }
+    Cli::try_parse().unwrap_or_else(|error| match error.kind() {
+        ErrorKind::DisplayHelp if is_of_run(&texts) => print_help(&short_help_of_run()),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if texts.is_empty() => {
+            console::say_lines(&root_help::everyday());
+            std::process::exit(USAGE);
         }
-        with_own_tip(error).exit()
+        ErrorKind::InvalidSubcommand if is_agent(&texts) => run_agent(&words),
+        _ => with_own_tip(error).exit(),
     })
 }
+
+/// Exit code: wrong command line, as clap's.
+const USAGE: i32 = 2;
+
+fn print_help(help: &str) -> ! {
+    std::process::exit(i32::from(paint::print(help).is_err()));
+}
+
+/// True for `run --help`, but not for `run --help all`.
+fn is_of_run(words: &[&str]) -> bool {
+    let (first, rest) = words.split_first().unwrap_or((&"", &[]));
+    match *first {
+        "run" => rest.last() != Some(&"all"),
+        "help" => rest == ["run"],
+        _ => false,
+    }
+}
+
+/// True if the first word, which is no command, names an agent.
+fn is_agent(words: &[&str]) -> bool {
+    let config = aifo_config::load(&default_workspace(), &Flags::default());
+    let config = config.unwrap_or_else(|_| Config::builtin());
+    words.first().is_some_and(|word| config.agents.all().iter().any(|agent| agent.name == *word))
+}
+
+/// Runs `aifo-coder run` with these words in place of this process.
+fn run_agent(words: &[OsString]) -> ! {
+    let error = Command::new(PROGRAM).arg0("aifo-coder").arg("run").args(words).exec();
+    console::fail(&anyhow::Error::from(error).context("cannot run 'aifo-coder run'"));
+    std::process::exit(i32::from(exit::NOTHING_RAN));
+}
+
+/// Words that other tools have for what is done here otherwise.
+const OTHER_WORDS: &[(&str, &str)] = &[
+    (
+        "build",
+        "images are built with 'aifo-coder setup', or one by one with 'aifo-coder images build'",
+    ),
+    ("diff", "the project is on this machine: 'git diff'"),
+    ("down", "a session ends with 'aifo-coder stop'"),
+    ("kill", "a session ends with 'aifo-coder stop'"),
+    (
+        "login",
+        "agents get the login that they have on this machine; without one, log in within 'aifo-coder run AGENT'",
+    ),
+    ("logs", "calls are listed by 'aifo-coder log'"),
+    ("ls", "sessions are listed by 'aifo-coder ps', agents by 'aifo-coder agents'"),
+    ("prune", "remains are removed by 'aifo-coder clean', caches by 'aifo-coder cache clear'"),
+    ("shell", "a shell whose tools run in sidecars: 'aifo-coder run --image IMAGE -- bash'"),
+    ("start", "a session starts with 'aifo-coder run AGENT'"),
+    ("status", "sessions are listed by 'aifo-coder ps'"),
+    ("up", "a session starts with 'aifo-coder run AGENT'"),
+    ("update", "images are updated with 'aifo-coder images update'"),
+];
 
 /// The options of `run` in its short help.
 const OPTIONS_OF_RUN: [&str; 10] = [
@@ -56,6 +116,13 @@ fn short_help_of_run() -> String {
 /// Replaces clap's tip for an unknown option, to pass it as a value: no command takes an agent or a name
 /// that begins with a hyphen.
 fn with_own_tip(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some((_, tip)) = OTHER_WORDS.iter().find(|(other, _)| other == word)
+    {
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*tip).into()]));
+        return error;
+    }
     let option = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) if option.starts_with('-') => option.clone(),
         _ => return error,
@@ -110,7 +177,29 @@ pub(super) fn options_of(command: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+
+    #[test]
+    fn words_of_other_tools_have_a_tip() {
+        for (word, tip) in OTHER_WORDS {
+            assert!(Cli::command().find_subcommand(word).is_none(), "{word}");
+            let error = Cli::try_parse_from(["aifo-coder", word]).unwrap_err();
+            let text = with_own_tip(error).to_string();
+            assert!(text.contains(&format!("tip: {tip}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_help_of_run_is_short_unless_all_is_asked_for() {
+        for words in [&["run", "-h"][..], &["run", "--help"], &["help", "run"]] {
+            assert!(is_of_run(words), "{words:?}");
+        }
+        for words in [&["run", "--help", "all"][..], &["exec", "--help"], &["help"], &[]] {
+            assert!(!is_of_run(words), "{words:?}");
+        }
+    }
 
     #[test]
     fn tips_name_an_option_that_exists() {

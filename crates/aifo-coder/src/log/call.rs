@@ -5,18 +5,24 @@ use aifo_terminal::paint::Paint;
 use aifo_types::{CallEnding, LoggedCall, escape_line};
 
 /// Returns a line with time, ending, duration, peak memory, kind, call, then the exceeded limit or the
-/// reason.
-pub(crate) fn line(logged: &LoggedCall, paint: Paint) -> String {
+/// reason. A call that was made several `times` in a row has the number.
+pub(crate) fn line(logged: &LoggedCall, times: usize, is_complete: bool, paint: Paint) -> String {
     let ending = format!("{:<9}", logged.ending_text());
     let ending = if logged.has_failed() { paint.bad(ending) } else { paint.good(ending) };
     let (wall, memory) = match logged.ending {
         CallEnding::Refused => (String::new(), String::new()),
-        _ => (duration(logged.wall_ms), memory(logged.max_rss_kib)),
+        _ => (text_of(logged.wall_ms, duration), text_of(logged.max_rss_kib, memory)),
     };
     let time = paint.faint(Moment::from_unix_ms(logged.time));
     let kind = escape_line(logged.kind.as_deref().unwrap_or("-"));
-    let command = escape_line(&logged.command());
+    let mut command = escape_line(&logged.command());
+    if !is_complete && command.chars().count() > MAX_COMMAND {
+        command = command.chars().take(MAX_COMMAND).collect::<String>() + "..";
+    }
     let mut line = format!("{time}  {ending}  {wall:>12}  {memory:>9}  {kind:<8}  {command}");
+    if times > 1 {
+        line += &paint.faint(format!("  # {times} times"));
+    }
     if let Some(limit) = &logged.limit {
         line += &paint.faint(format!("  # limit on {}", escape_line(limit)));
     }
@@ -24,9 +30,22 @@ pub(crate) fn line(logged: &LoggedCall, paint: Paint) -> String {
         line += &paint.faint(format!("  # without network, by rule '{}'", escape_line(rule)));
     }
     if let Some(reason) = &logged.reason {
-        line += &paint.faint(format!("  # {}", escape_line(reason)));
+        line += &paint.faint(format!("  # {}", on_one_line(reason)));
     }
     line + "\n"
+}
+
+/// Returns a reason, which may have a line with a hint, on one line.
+pub(crate) fn on_one_line(reason: &str) -> String {
+    escape_line(&reason.replace('\n', "; "))
+}
+
+/// The longest command that is printed without `--all`, in characters.
+const MAX_COMMAND: usize = 120;
+
+/// Formats a known number.
+fn text_of(number: Option<u64>, format: fn(u64) -> String) -> String {
+    number.map(format).unwrap_or_default()
 }
 
 /// Formats kibibytes as mebibytes, or as kibibytes below one.
@@ -49,8 +68,8 @@ mod tests {
             limit: None,
             no_network: None,
             reason: None,
-            wall_ms: 5,
-            max_rss_kib: 900,
+            wall_ms: Some(5),
+            max_rss_kib: Some(900),
         }
     }
 
@@ -61,8 +80,8 @@ mod tests {
                 LoggedCall {
                     time: 951_782_400_000,
                     kind: Some("rust".to_owned()),
-                    wall_ms: 1234,
-                    max_rss_kib: 90_000,
+                    wall_ms: Some(1234),
+                    max_rss_kib: Some(90_000),
                     ..call("cargo", "test --all", CallEnding::Exited, 0)
                 },
                 "2000-02-29 00:00:00Z  exit 0           1.23 s     87 MiB  rust      cargo test --all\n",
@@ -89,19 +108,34 @@ mod tests {
                 },
                 "  x y  # limit on memory\n",
             ),
+            (
+                LoggedCall {
+                    wall_ms: None,
+                    max_rss_kib: None,
+                    ..call("git", "x", CallEnding::InPlace, 0)
+                },
+                "00Z  in place                            -         git x\n",
+            ),
             (call("x", "", CallEnding::Unknown, 0), "  unknown  "),
             (call("x", "", CallEnding::Timeout, 124), "  timeout  "),
             (call("x", "", CallEnding::Exited, 1), "  exit 1   "),
         ];
         for (call, expected) in rows {
-            let line = line(&call, Paint::Plain);
+            let line = line(&call, 1, true, Paint::Plain);
             assert!(line.contains(expected), "{line}");
         }
     }
 
     #[test]
+    fn repeats_are_counted_and_long_commands_are_cut() {
+        let long = call("echo", &"x".repeat(200), CallEnding::Exited, 0);
+        let line = line(&long, 3, false, Paint::Plain);
+        assert!(line.ends_with(&format!("{}..  # 3 times\n", "x".repeat(115))), "{line}");
+    }
+
+    #[test]
     fn colours_only_when_painted() {
-        let line = line(&call("x", "", CallEnding::Exited, 1), Paint::Colours);
+        let line = line(&call("x", "", CallEnding::Exited, 1), 1, true, Paint::Colours);
         assert!(line.contains("\x1b[31mexit 1"), "{line:?}");
     }
 }

@@ -97,8 +97,8 @@ fn call(record: &Map<String, Value>) -> Option<LoggedCall> {
         limit: text("limit"),
         no_network: text("no_network"),
         reason: text("reason"),
-        wall_ms: number("wall_ms"),
-        max_rss_kib: number("max_rss_kib"),
+        wall_ms: record.get("wall_ms").and_then(Value::as_u64),
+        max_rss_kib: record.get("max_rss_kib").and_then(Value::as_u64),
     })
 }
 
@@ -120,8 +120,8 @@ mod tests {
             limit: None,
             no_network: None,
             reason: None,
-            wall_ms: 0,
-            max_rss_kib: 0,
+            wall_ms: None,
+            max_rss_kib: None,
         }
     }
 
@@ -139,8 +139,8 @@ mod tests {
             limit: Some("memory".to_owned()),
             no_network: Some("r".to_owned()),
             reason: Some("why".to_owned()),
-            wall_ms: 1500,
-            max_rss_kib: 900,
+            wall_ms: Some(1500),
+            max_rss_kib: Some(900),
             ..call("cargo")
         };
         assert_eq!(parse(line.as_bytes()), Some(LoggedRecord::Call(expected)));

@@ -221,7 +221,7 @@ impl Cluster {
                 let (id, options) = (short(session), self.options());
                 console::fail(&anyhow::Error::from(error).context(format!(
                     "cannot delete the pod of session {id}; remove it with: \
-                     aifo-coder cleanup{options} {id}"
+                     aifo-coder clean{options} {id}"
                 )));
                 false
             }

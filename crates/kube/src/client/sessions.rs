@@ -108,7 +108,7 @@ fn clean_results(prefix: &str, options: &str, is_dry: bool) -> anyhow::Result<bo
         if prefix.is_empty() {
             console::say(format_args!(
                 "the result of session {id} is kept; fetch it with: {}; remove it with: \
-                 aifo-coder cleanup{options} {id}",
+                 aifo-coder clean{options} {id}",
                 result.command()
             ));
         } else if is_dry {

@@ -128,7 +128,7 @@ impl ApiFailure {
                 "print the role for its administrator: aifo-coder kube rbac --namespace NAME --user USER"
             }
             FailureCause::Quota => {
-                "end other sessions (aifo-coder sessions --backend kubernetes), or request less with \
+                "end other sessions (aifo-coder ps --backend kubernetes), or request less with \
                  --memory and --cpus"
             }
             FailureCause::LimitsMissing => {

@@ -35,7 +35,8 @@ pub use process::{
 };
 pub(crate) use signals::{
     Disposition, HAS_STANDARD_START, MaskOperation, change_mask, is_ignored_number, pidfd_open,
-    pidfd_send_signal, raise, set_disposition, signal_group, signalfd, unblocked,
+    pidfd_send_signal, pidfd_wait_status, raise, set_disposition, signal_group, signalfd,
+    unblocked,
 };
 pub(crate) use socket::recvmsg;
 pub use socket::{accept, close_network_sockets};

@@ -36,6 +36,32 @@ pub(crate) fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: u8) -> nix::Resul
     Errno::result(result).map(drop)
 }
 
+/// The first part of the kernel's `struct pidfd_info` (`linux/pidfd.h`), its first published version.
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    /// The fields that are asked for, then those that are filled in.
+    mask: u64,
+    other: [u32; 13],
+    exit_code: c_int,
+}
+
+/// `PIDFD_GET_INFO`: `_IOWR(0xff, 11, struct pidfd_info)`.
+const PIDFD_GET_INFO: libc::Ioctl = 0xc040_ff0b_u32 as libc::Ioctl;
+/// `PIDFD_INFO_EXIT`
+const PIDFD_INFO_EXIT: u64 = 1 << 3;
+
+/// Returns the wait status of a process that has been reaped, also by another process. `None` before Linux
+/// 6.15, before it is reaped, or if the kernel does not show it to this process.
+pub(crate) fn pidfd_wait_status(pidfd: BorrowedFd<'_>) -> Option<c_int> {
+    let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
+    // SAFETY: the kernel writes at most the size that the number of the request has, which is that of the struct.
+    let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
+    (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+const _: () = assert!(size_of::<PidfdInfo>() == 64);
+
 pub(crate) fn signal_group(leader: Pid, signal: u8) -> nix::Result<()> {
     // SAFETY: a system call on two integers.
     Errno::result(unsafe { libc::killpg(leader.as_raw(), signal.into()) }).map(drop)

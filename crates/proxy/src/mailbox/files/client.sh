@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs @NAME@ on the host. 'aifo-coder proxy' creates this script and removes it when it exits.
+# Runs @NAME@ on the host. 'aifo-coder mailbox' creates this script and removes it when it exits.
 #
 # Some functions are called by name only:
 # shellcheck disable=SC2317,SC2329

@@ -1,17 +1,17 @@
-//! `aifo-coder cleanup`: removes the remains of killed sessions.
+//! `aifo-coder clean`: removes the remains of killed sessions.
 
 use std::process::ExitCode;
 
-use aifo_host::{ELSEWHERE, Leftover, RemoveError, find_leftovers, running_sessions};
+use aifo_host::{ELSEWHERE, Leftover, RemoveError, find_leftovers, running_sessions, session_logs};
 use aifo_kube::client::{self, Cluster};
 use aifo_terminal::{console, paint};
 use serde::Serialize;
 
-use crate::cli::Cleanup;
+use crate::cli::Clean;
 use crate::removals::Removal;
 use crate::{cache, engines};
 
-pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
+pub(crate) async fn clean(flags: &Clean) -> anyhow::Result<ExitCode> {
     if let Some(cluster) =
         Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
     {
@@ -24,7 +24,10 @@ pub(crate) async fn cleanup(flags: &Cleanup) -> anyhow::Result<ExitCode> {
         .await;
     }
     let (engines, silent) = engines::answering_and_silent().await;
-    let id = flags.session.as_deref().unwrap_or_default();
+    let given = flags.session.as_deref().unwrap_or_default();
+    let logs = session_logs();
+    let of_name = logs.iter().rev().find(|log| !given.is_empty() && log.name == given);
+    let id = of_name.map_or(given, |log| log.id.as_str());
     let report = find_leftovers(&engines, id).await;
     let is_complete = silent == 0 && report.errors.is_empty();
     for error in &report.errors {

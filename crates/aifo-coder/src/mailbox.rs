@@ -1,4 +1,4 @@
-//! `aifo-coder proxy`: runs commands of this machine for containers that share a directory with it.
+//! `aifo-coder mailbox`: runs commands of this machine for containers that share a directory with it.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -27,10 +27,10 @@ use aifo_wire::Limits;
 use anyhow::{Context, bail};
 use tokio::sync::watch;
 
-use crate::cli::Proxy;
+use crate::cli;
 use crate::logging;
 
-pub(crate) async fn proxy(flags: Proxy) -> anyhow::Result<ExitCode> {
+pub(crate) async fn mailbox(flags: cli::Mailbox) -> anyhow::Result<ExitCode> {
     logging::start(flags.log_level());
     let workspace = std::env::current_dir().context("cannot determine the current directory")?;
     let workspace = workspace.canonicalize().context("the current directory does not exist")?;
@@ -188,7 +188,7 @@ fn path_without(path: &OsStr, mailbox: &Path) -> OsString {
 }
 
 /// Opens the mailbox. Returns it with its path for messages.
-fn open_directory(flags: &Proxy) -> anyhow::Result<(Directory, PathBuf)> {
+fn open_directory(flags: &cli::Mailbox) -> anyhow::Result<(Directory, PathBuf)> {
     let (base, shown) = match (&flags.dir, flags.global) {
         (Some(dir), _) => {
             let directory = Directory::open_or_create(dir);
@@ -229,7 +229,7 @@ fn announce(commands: &[ServedCommand], shown: &Path) -> std::io::Result<()> {
     paint::write(&lines.collect::<String>())
 }
 
-impl Proxy {
+impl cli::Mailbox {
     fn log_level(&self) -> LogLevel {
         match (self.quiet, self.verbose) {
             (true, _) => LogLevel::Quiet,

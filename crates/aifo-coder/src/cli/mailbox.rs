@@ -1,4 +1,4 @@
-//! `aifo-coder proxy`.
+//! `aifo-coder mailbox`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use aifo_proxy::mailbox::{CommandName, InvalidCommandName};
 use clap::{Args, ValueHint};
 
 #[derive(Debug, Args)]
-pub(crate) struct Proxy {
+pub(crate) struct Mailbox {
     /// Commands to serve, as found in PATH
     #[arg(
         required = true,
