@@ -151,6 +151,31 @@ fn a_users_file_that_an_agent_could_edit_is_not_read() {
     assert!(stderr.contains("hint: choose a smaller workspace"), "{stderr}");
 }
 
+/// Only a session cannot be there.
+#[test]
+fn commands_without_a_session_work_in_the_home_directory() {
+    let setup = SessionSetup::new();
+    write(&setup, USER, "[net]\nallow = ['own.example']\n");
+    let home = setup.scratch().join("home");
+    let there = |words: &[&str]| Outcome::of(setup.coder().current_dir(&home).args(words));
+    for words in [
+        &["config", "show"][..],
+        &["config", "check"],
+        &["why", "cargo", "test"],
+        &["net", "check", "own.example"],
+        &["policy", "check", "--", "git", "push"],
+        &["agents"],
+        &["images", "list", "--json"],
+    ] {
+        assert!(
+            there(words).code() != Some(86) && !there(words).stderr.contains("workspace '"),
+            "{words:?}"
+        );
+    }
+    assert!(there(&["config", "show"]).exited(0).text().contains("own.example"));
+    there(&["exec", "--toolchain", "rust", "cargo"]).exited(86);
+}
+
 #[test]
 fn the_files_are_named_and_checked() {
     let setup = SessionSetup::new();

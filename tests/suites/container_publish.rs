@@ -106,9 +106,19 @@ pub(crate) fn check_publish_command(engine: &Engine, transport: &str) {
     let mut session = by_name(engine, transport).start();
     let server = serve(&session, "127.0.0.1", 3000);
     let outcome = publish(&session, "3000");
-    let address: SocketAddr = outcome.exited(0).text().trim_end().parse().unwrap();
+    let url = outcome.exited(0).text();
+    let address = url.trim_end().strip_prefix("http://").unwrap();
+    let address: SocketAddr = address.parse().unwrap();
     assert!(address.ip().is_loopback());
     assert_eq!(read(address).as_deref(), Ok("hello"));
+
+    let own = TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = own.local_addr().unwrap().port();
+    drop(own);
+    let same = publish(&session, &free.to_string());
+    assert_eq!(same.exited(0).text(), format!("http://127.0.0.1:{free}\n"));
+    let other = publish(&session, &free.to_string()).exited(0).text();
+    assert_ne!(other, same.text(), "it was taken");
 
     let taken = publish(&session, &format!("{}:3000", address.port()));
     assert!(taken.exited(1).stderr.contains("cannot listen on 127.0.0.1:"), "{taken:?}");

@@ -69,9 +69,6 @@ fn check_usual(workspace: &Path) -> anyhow::Result<()> {
     for path in user.into_iter().chain([aifo_config::workspace_file_path(workspace)]) {
         let result = match File::read(&path)? {
             Some(file) => {
-                if !file.is_workspaces() {
-                    file.check_outside(workspace)?;
-                }
                 apply(&file, &mut config)?;
                 "ok"
             }

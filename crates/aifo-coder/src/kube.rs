@@ -45,7 +45,7 @@ async fn fetch(flags: &KubeFetch) -> anyhow::Result<ExitCode> {
 fn render(flags: &KubeRender) -> anyhow::Result<ExitCode> {
     let run = &flags.run;
     logging::start(LogLevel::Warnings);
-    let config = aifo_config::load(&run.session.project.workspace.path, &run.flags())?;
+    let config = aifo_config::load_for_session(&run.session.project.workspace.path, &run.flags())?;
     let session = flags.session_id.clone().map_or_else(new_id, Ok)?;
     let process = match flags.no_tty {
         true => PodProcess::WithoutTerminal,

@@ -18,6 +18,6 @@ pub(crate) async fn publish(flags: &Publish) -> anyhow::Result<ExitCode> {
     }
     let session = sessions::running(given)?;
     let address = aifo_network::publish(&session.directory, port).map_err(anyhow::Error::msg)?;
-    paint::print(&format!("{address}\n"))?;
+    paint::print(&format!("http://{address}\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,7 @@ pub(crate) fn load(
     flags: &Flags,
     log_level: LogLevel,
 ) -> anyhow::Result<Config> {
-    let loaded = aifo_config::load(&session.project.workspace.path, flags);
+    let loaded = aifo_config::load_for_session(&session.project.workspace.path, flags);
     let verbose = loaded.as_ref().is_ok_and(|config| config.verbose.value);
     logging::start(match session.quiet {
         true => LogLevel::Quiet,

@@ -16,13 +16,24 @@ use crate::source::{Source, Sourced};
 use crate::table::{ATTACH, Config, KEYS};
 use crate::toolchains::{Toolchains, read_versions};
 
-/// Loads all layers for a session over `workspace`.
+/// Loads all layers for a session over `workspace`. Errors, beside those of [`load`]: the user's file is in the
+/// workspace, where an agent could extend its own permissions.
+pub fn load_for_session(workspace: &Path, flags: &Flags) -> Result<Config, ConfigError> {
+    if let Some(file) = user_file()? {
+        file.check_outside(&real(workspace))?;
+    }
+    load(workspace, flags)
+}
+
+fn user_file() -> Result<Option<File>, ConfigError> {
+    passed_settings().map_or_else(File::of_user, |passed| Ok(Some(passed)))
+}
+
+/// Loads all layers for a command about `workspace`, which need not be one of a session.
 pub fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigError> {
     let workspace = &real(workspace);
     let mut config = Config::builtin();
-    let file = passed_settings().map_or_else(File::of_user, |passed| Ok(Some(passed)))?;
-    if let Some(file) = file {
-        file.check_outside(workspace)?;
+    if let Some(file) = user_file()? {
         config.apply_user(&file)?;
     }
     config.apply_environment(&|name| std::env::var_os(name))?;

@@ -64,7 +64,7 @@ pub use flags::{
 pub use key::ConfigEntry;
 pub use kinds::{ToolEffect, ToolRule, is_engine_word};
 pub use kubernetes::{parse_label, parse_subdomain};
-pub use layers::{detach_keys, load, load_user};
+pub use layers::{detach_keys, load, load_for_session, load_user};
 pub use paths::{real, user_file_name, user_file_path, workspace_file_path};
 pub use program::{ProgramImage, SessionProgram, without_effect};
 pub use session_error::SessionError;

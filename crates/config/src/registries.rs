@@ -5,6 +5,7 @@ use std::path::Path;
 use aifo_host::extended_system_bundle;
 use aifo_launch::{Admission, AdmissionSources};
 use aifo_sidecar::Admitted;
+use aifo_types::Kind;
 use aifo_types::env;
 use serde_json::json;
 
@@ -45,25 +46,32 @@ pub(crate) fn read_ssh_forward(
     Ok(())
 }
 
-/// Resolves the admitted items. Errors: an item does not exist or is not safe to share.
+/// Resolves the admitted items for sidecars of these kinds; warns of those that do not exist. Errors: an item
+/// is not safe to share.
 pub(crate) fn resolve(
     admitted: &Admissions,
+    kinds: &[Kind],
     ca_bundle: Option<&Path>,
 ) -> Result<Vec<Admitted>, ConfigError> {
     let variable = |name: &str| std::env::var_os(name);
     let system_bundle = extended_system_bundle();
     let system_bundle = system_bundle.as_deref();
     let places = AdmissionSources { variable: &variable, ca_bundle, system_bundle };
-    let admit = |sourced: &Sourced<Admission>| {
-        sourced.value.admitted(&places).map_err(|error| {
-            let hint = match &sourced.source {
-                Source::Environment(name) => format!("unset {name}, or make it available"),
-                _ => format!("remove \"{}\" from admit, or make it available", sourced.value),
-            };
-            ConfigError::new(&sourced.source, error.to_string()).hint(hint)
-        })
-    };
-    admitted.iter().map(admit).collect()
+    let mut found = Vec::new();
+    for Sourced { value, source } in admitted {
+        if value.kind().is_some_and(|kind| !kinds.contains(&kind)) {
+            continue;
+        }
+        match value.admitted(&places) {
+            Ok(admitted) => found.push(admitted),
+            Err(error) if error.is_missing() => tracing::warn!("{source}: {error}"),
+            Err(error) => {
+                let hint = format!("remove \"{value}\" from admit, or change the file");
+                return Err(ConfigError::new(source, error.to_string()).hint(hint));
+            }
+        }
+    }
+    Ok(found)
 }
 
 pub(crate) fn show(admitted: &Admissions) -> Vec<ConfigEntry> {

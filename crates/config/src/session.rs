@@ -126,9 +126,10 @@ impl Config {
         tokens.or(self.max_requests.value.map(|_| "--max-requests"))
     }
 
-    /// Resolves the admitted items. Errors: an item does not exist or is not safe to share.
+    /// Resolves the admitted items. Errors: an item is not safe to share.
     pub fn admitted(&self) -> Result<Vec<Admitted>, ConfigError> {
-        registries::resolve(&self.admit, self.ca_bundle.value.as_deref())
+        let kinds = self.toolchains.value.kinds();
+        registries::resolve(&self.admit, &kinds, self.ca_bundle.value.as_deref())
     }
 
     /// Returns which of a caller's variables pass to tools. Tools that have a network by name do not reach

@@ -70,6 +70,13 @@ pub enum AdmissionError {
     },
 }
 
+impl AdmissionError {
+    /// True if there is nothing to admit, which makes tools less able but nothing unsafe.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, AdmissionError::Unnamed { .. } | AdmissionError::Missing { .. })
+    }
+}
+
 impl Admission {
     /// All admissions.
     pub const ALL: [Admission; 6] = [
@@ -113,7 +120,7 @@ impl Admission {
     }
 
     /// Returns the only kind that uses it.
-    fn kind(self) -> Option<Kind> {
+    pub fn kind(self) -> Option<Kind> {
         let name = match self {
             Admission::Npmrc => "node",
             Admission::Pip => "python",

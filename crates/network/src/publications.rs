@@ -54,7 +54,7 @@ impl Publications {
     /// Publishes a port until the session ends, and returns its address on this machine. Errors: the
     /// address cannot be bound, or the port is one of a rule.
     pub fn add(&self, published: PublishedPort) -> Result<SocketAddr, String> {
-        let PublishedPort { address, port } = published;
+        let PublishedPort { address, or_any, port } = published;
         if self.reserved.contains(&port) {
             return Err(format!(
                 "port {port} is a port of network rules, host ports or agent ports\n\
@@ -70,7 +70,11 @@ impl Publications {
         if open.addresses.len() >= MAX_PUBLISHED {
             return Err(format!("a session publishes at most {MAX_PUBLISHED} ports"));
         }
-        let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+        let listener = match std::net::TcpListener::bind(address) {
+            Err(_) if or_any => std::net::TcpListener::bind((address.ip(), 0)),
+            bound => bound,
+        };
+        let listener = listener.map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
         let listener = ConnectionListener::new(listener).map_err(failed)?;

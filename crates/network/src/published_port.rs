@@ -9,6 +9,8 @@ use std::str::FromStr;
 pub struct PublishedPort {
     /// The address on this machine; port 0 chooses one.
     pub address: SocketAddr,
+    /// True if another port of this machine will do.
+    pub or_any: bool,
     /// The port of the tools.
     pub port: u16,
 }
@@ -33,19 +35,24 @@ impl FromStr for PublishedPort {
             None => IpAddr::V4(Ipv4Addr::LOCALHOST),
         };
         let number = |text: &str| text.parse::<u16>().ok();
+        let or_any = host.is_empty();
         let host = match host {
-            "" => 0,
-            host => number(host).ok_or(invalid("expected a port of this machine"))?,
+            "" => None,
+            host => Some(number(host).ok_or(invalid("expected a port of this machine"))?),
         };
         let port = number(port).filter(|port| *port != 0);
         let port = port.ok_or(invalid("expected a TCP port of the tools"))?;
-        Ok(PublishedPort { address: (address, host).into(), port })
+        Ok(PublishedPort { address: (address, host.unwrap_or(port)).into(), or_any, port })
     }
 }
 
 impl fmt::Display for PublishedPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.address, self.port)
+        match self.or_any {
+            true if self.address.is_ipv6() => write!(f, "[{}]::{}", self.address.ip(), self.port),
+            true => write!(f, "{}::{}", self.address.ip(), self.port),
+            false => write!(f, "{}:{}", self.address, self.port),
+        }
     }
 }
 
@@ -104,18 +111,20 @@ mod tests {
     #[test]
     fn a_value_is_at_localhost_unless_it_has_an_address() {
         let rows = [
-            ("3000", "127.0.0.1:0", 3000, "127.0.0.1::3000"),
-            ("0:3000", "127.0.0.1:0", 3000, "127.0.0.1::3000"),
-            (":3000", "127.0.0.1:0", 3000, "127.0.0.1::3000"),
-            ("8080:3000", "127.0.0.1:8080", 3000, "127.0.0.1:8080:3000"),
-            ("8080:3000/tcp", "127.0.0.1:8080", 3000, "127.0.0.1:8080:3000/tcp"),
-            ("0.0.0.0:8080:3000", "0.0.0.0:8080", 3000, "0.0.0.0:8080:3000"),
-            ("192.0.2.1::3000", "192.0.2.1:0", 3000, "192.0.2.1::3000"),
-            ("[::1]:8080:3000", "[::1]:8080", 3000, "[::1]:8080:3000"),
+            ("3000", "127.0.0.1:3000", true, "127.0.0.1::3000"),
+            ("0:3000", "127.0.0.1:0", false, "127.0.0.1::3000"),
+            (":3000", "127.0.0.1:3000", true, "127.0.0.1::3000"),
+            ("8080:3000", "127.0.0.1:8080", false, "127.0.0.1:8080:3000"),
+            ("8080:3000/tcp", "127.0.0.1:8080", false, "127.0.0.1:8080:3000/tcp"),
+            ("0.0.0.0:8080:3000", "0.0.0.0:8080", false, "0.0.0.0:8080:3000"),
+            ("192.0.2.1::3000", "192.0.2.1:3000", true, "192.0.2.1::3000"),
+            ("[::1]:8080:3000", "[::1]:8080", false, "[::1]:8080:3000"),
         ];
-        for (value, address, port, engine) in rows {
+        for (value, address, or_any, engine) in rows {
             let address = address.parse().unwrap();
-            assert_eq!(value.parse(), Ok(PublishedPort { address, port }), "{value}");
+            let expected = PublishedPort { address, or_any, port: 3000 };
+            assert_eq!(value.parse(), Ok(expected), "{value}");
+            assert_eq!(expected.to_string().parse(), Ok(expected), "{value}");
             assert_eq!(engine_value(value), engine, "{value}");
         }
         // Valid for engines only.

@@ -19,7 +19,7 @@ use crate::settings;
 /// on this machine reports: the bridge as the answer to `initialize`. Errors: a flag does not hold in a pod.
 pub(crate) fn selected(flags: &AcpAgent) -> anyhow::Result<Option<Config>> {
     let workspace = &flags.session.project.workspace.path;
-    let config = aifo_config::load(workspace, &flags.flags());
+    let config = aifo_config::load_for_session(workspace, &flags.flags());
     if !config.is_ok_and(|config| config.backend.value == BackendChoice::Kubernetes) {
         return Ok(None);
     }

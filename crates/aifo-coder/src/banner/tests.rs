@@ -163,7 +163,7 @@ fn tool_calls_are_summarised() {
     let refused = CallStats { refused: 1, reasons, ..stats(40, 2) };
     let [totals, why] = &after(&refused, id)[..] else { panic!("{refused:?}") };
     assert!(totals.starts_with("40 tool calls, 2 failed, 1 of them refused, "), "{totals}");
-    assert_eq!(why, "refused: forbidden: tool 'ls'\\nx");
+    assert_eq!(why, "refused: forbidden: tool 'ls'; x");
 }
 
 #[test]

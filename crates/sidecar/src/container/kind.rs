@@ -201,6 +201,10 @@ fn plain((name, value): (&str, &str)) -> (OsString, Value) {
     (OsString::from(name), Value::Plain(value.into()))
 }
 
+/// Variables by which tools know how many processors they have: a limit of a container is none that they count.
+/// A caller's own values override them.
+const JOBS: [&str; 4] = ["CARGO_BUILD_JOBS", "GOMAXPROCS", "OMP_NUM_THREADS", "PYTHON_CPU_COUNT"];
+
 /// A sidecar container.
 pub(super) fn sidecar(shared: &Shared, kind: &Kind, repository: &Repository) -> ContainerSpec {
     let config = &shared.config;
@@ -212,6 +216,10 @@ pub(super) fn sidecar(shared: &Shared, kind: &Kind, repository: &Repository) -> 
         spec.publish.clone_from(&config.publish);
     }
     spec.variables.extend(variables(kind).map(plain));
+    if let Some(cpus) = config.limits.cpus {
+        let share = format!("{:.0}", cpus.ceil());
+        spec.variables.extend(JOBS.map(|name| plain((name, &share))));
+    }
     if kind.as_str() == "rust" {
         // Otherwise the engine creates it as root for the mounts below.
         spec.mounts.push(Mount::Scratch { to: CARGO_HOME.into() });
