@@ -63,6 +63,45 @@ fn each_kind_sees_its_own_registry_and_cannot_write_there() {
     }
 }
 
+/// Proves `spec/containers.md#registries-of-the-user`.
+#[test]
+fn tools_use_the_registries_of_the_user_without_its_secrets() {
+    let Some(engine) = Engine::of_run("tools_use_the_registries_of_the_user_without_its_secrets")
+    else {
+        return;
+    };
+    let setup = user("").env("GOPROXY", "https://me:go-secret@go.example,direct");
+    let home = setup.scratch().join("home");
+    write(&home.join(".npmrc"), &format!("registry=https://npm.example/\n{NPMRC}"));
+    let cargo = "[source.crates-io]\nreplace-with = \"ours\"\n\
+                 [source.ours]\nregistry = \"sparse+https://me:cargo-secret@index.example/\"\n\
+                 [build]\nrustc-wrapper = \"/tmp/wrapper\"\n";
+    write(&home.join(".cargo/config.toml"), cargo);
+    let print = "probe:\n\t@cat $$HOME/.npmrc $$HOME/.pip/pip.conf $$HOME/.cargo/config.toml 2>/dev/null; \
+                 echo \"$$GOPROXY\"; (echo x >>$$HOME/.npmrc) 2>/dev/null && echo WRITTEN; true\n";
+    write(&setup.workspace().join("Makefile"), print);
+    let rows = [
+        ("node", "registry=https://npm.example/\n\n"),
+        ("python", "[global]\nindex-url = https://pypi.example/simple\n\n"),
+        ("go", "https://go.example,direct\n"),
+        ("c-cpp", "\n"),
+    ];
+    for (kind, text) in rows {
+        let outcome = call(&setup, &engine, kind, &["make", "probe"]);
+        let printed = outcome.exited(0).text();
+        let printed = printed.strip_suffix("WRITTEN\n").unwrap_or(&printed);
+        assert_eq!(printed, text, "{kind}: {outcome:?}");
+        assert!(!outcome.stderr.contains("secret"), "{outcome:?}");
+    }
+    let outcome = call(&setup, &engine, "rust", &["make", "probe"]);
+    let text = outcome.exited(0).text();
+    for part in ["replace-with = \"ours\"", "registry = \"sparse+https://index.example/\""] {
+        assert!(text.contains(part) && !text.contains("wrapper"), "{text}");
+    }
+    let warning = "tools of rust do not get a setting of yours: the login in source.ours.registry (~/.cargo/config.toml)\n";
+    assert!(outcome.stderr.contains(warning), "{}", outcome.stderr);
+}
+
 #[test]
 fn nothing_is_let_in_by_itself() {
     let Some(engine) = Engine::of_run("nothing_is_let_in_by_itself") else { return };

@@ -51,4 +51,4 @@ pub use shims::{
 };
 pub use state::{OpenState, StateError, StatePlace, StoredState, stored_states};
 pub use usage_file::model_usage;
-pub use user_settings::UserSettings;
+pub use user_settings::{ToolSettings, UserSettings};

@@ -5,6 +5,7 @@
 //! the workspace are ignored.
 
 mod formats;
+mod passed;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use aifo_network::{NetworkRules, RuleScope, UrlHost};
 use aifo_types::Kind;
 
 use self::formats::Setting;
+use self::passed::Passed;
 use crate::agent_urls::UnreachableUrl;
 
 /// The places of the user's settings.
@@ -38,8 +40,46 @@ const MAX_BYTES: u64 = 256 * 1024;
 /// Rules of all settings together.
 const MAX_RULES: usize = 64;
 
-/// Reads the settings in a text.
-type Parse = fn(&str) -> Vec<Setting>;
+/// A format of settings.
+#[derive(Clone, Copy)]
+struct Format {
+    /// Reads the hosts.
+    hosts: fn(&str) -> Vec<Setting>,
+    /// Returns what tools in containers get.
+    passed: fn(&str) -> Passed,
+    /// Where they get it; variables for go.
+    to: &'static str,
+}
+
+const NPMRC: Format =
+    Format { hosts: formats::npmrc, passed: passed::npmrc, to: "/home/coder/.npmrc" };
+const YARNRC: Format =
+    Format { hosts: formats::yarnrc, passed: passed::yarnrc, to: "/home/coder/.yarnrc.yml" };
+/// The earlier of the two places, as its directory has nothing else.
+const PIP: Format =
+    Format { hosts: formats::pip, passed: passed::pip, to: "/home/coder/.pip/pip.conf" };
+/// The system's place: a file that a variable names would replace the project's.
+const UV: Format = Format { hosts: formats::uv, passed: passed::uv, to: "/etc/uv/uv.toml" };
+const CARGO: Format =
+    Format { hosts: formats::cargo, passed: passed::cargo, to: "/home/coder/.cargo/config.toml" };
+const GO: Format = Format { hosts: formats::go, passed: passed::go, to: "" };
+
+/// What the tools of a kind get of the user's settings of package managers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolSettings {
+    /// The kind.
+    pub kind: Kind,
+    /// Variables of its tools.
+    pub variables: Vec<(String, String)>,
+    /// Paths in its container, and texts.
+    pub files: Vec<(PathBuf, String)>,
+    /// The files and variables of the user that passed, for people.
+    pub sources: Vec<String>,
+    /// What did not, for people.
+    pub left_out: Vec<String>,
+    /// Files with tokens beside the URLs, which do not pass.
+    pub with_secrets: Vec<String>,
+}
 
 impl UserSettings {
     /// Settings of this environment, for a workspace.
@@ -83,16 +123,16 @@ impl UserSettings {
     }
 
     /// Returns the files of a kind's package managers with their formats.
-    fn files(&self, kind: &str) -> Vec<(Option<SettingsFile>, Parse)> {
+    fn files(&self, kind: &str) -> Vec<(Option<SettingsFile>, Format)> {
         match kind {
             "node" => vec![
                 (
                     self.named("NPM_CONFIG_USERCONFIG")
                         .or_else(|| self.named("npm_config_userconfig"))
                         .or_else(|| self.in_home(".npmrc")),
-                    formats::npmrc,
+                    NPMRC,
                 ),
-                (self.in_home(".yarnrc.yml"), formats::yarnrc),
+                (self.in_home(".yarnrc.yml"), YARNRC),
             ],
             "python" => {
                 let pip = match self.named("PIP_CONFIG_FILE") {
@@ -100,26 +140,23 @@ impl UserSettings {
                     None => vec![self.in_config("pip/pip.conf"), self.in_home(".pip/pip.conf")],
                 };
                 let uv = self.named("UV_CONFIG_FILE").or_else(|| self.in_config("uv/uv.toml"));
-                let pip = pip.into_iter().map(|file| (file, formats::pip as Parse));
-                pip.chain([(uv, formats::uv as Parse)]).collect()
+                let pip = pip.into_iter().map(|file| (file, PIP));
+                pip.chain([(uv, UV)]).collect()
             }
             "rust" => {
                 let file = |name: &str| match self.directory("CARGO_HOME") {
                     Some(directory) => Some(SettingsFile::in_directory(directory, name)),
                     None => self.in_home(&format!(".cargo/{name}")),
                 };
-                ["config.toml", "config"].map(|name| (file(name), formats::cargo as Parse)).into()
+                ["config.toml", "config"].map(|name| (file(name), CARGO)).into()
             }
-            "go" => vec![(
-                self.named("GOENV").or_else(|| self.in_config("go/env")),
-                formats::go as Parse,
-            )],
+            "go" => vec![(self.named("GOENV").or_else(|| self.in_config("go/env")), GO)],
             _ => Vec::new(),
         }
     }
 
-    /// Returns the settings in the variables of a kind's package managers, with the variable.
-    fn variables(&self, kind: &str) -> Vec<(String, Setting)> {
+    /// Returns the variables of a kind's package managers, with their values.
+    fn named_variables(&self, kind: &str) -> Vec<(&String, &String)> {
         let names: &[&str] = match kind {
             "node" => &["NPM_CONFIG_REGISTRY", "npm_config_registry", "YARN_NPM_REGISTRY_SERVER"],
             "python" => &[
@@ -136,17 +173,55 @@ impl UserSettings {
         let is_cargo = |name: &str| {
             kind == "rust" && name.starts_with("CARGO_REGISTRIES_") && name.ends_with("_INDEX")
         };
-        let mut found = Vec::new();
-        for (name, value) in &self.variables {
-            if names.contains(&name.as_str()) || is_cargo(name) {
-                let settings = match kind {
-                    "go" => formats::go(&format!("{name}={value}")),
-                    _ => formats::urls(value, None),
-                };
-                found.extend(settings.into_iter().map(|setting| (name.clone(), setting)));
+        let is_named = |name: &str| names.contains(&name) || is_cargo(name);
+        self.variables.iter().filter(|(name, _)| is_named(name)).collect()
+    }
+
+    /// Returns the settings in these variables, with the variable.
+    fn variables(&self, kind: &str) -> Vec<(String, Setting)> {
+        let settings = |(name, value): (&String, &String)| {
+            let settings = match kind {
+                "go" => formats::go(&format!("{name}={value}")),
+                _ => formats::urls(value, None),
+            };
+            settings.into_iter().map(|setting| (name.clone(), setting)).collect::<Vec<_>>()
+        };
+        self.named_variables(kind).into_iter().flat_map(settings).collect()
+    }
+
+    /// Returns what the tools of these kinds get of the user's settings. Left out are files that are `admitted` as a
+    /// whole, by their path in containers.
+    pub fn for_tools(&self, kinds: &[Kind], admitted: &[PathBuf]) -> Vec<ToolSettings> {
+        let of_kind = |kind: &Kind| {
+            let mut settings = ToolSettings {
+                kind: kind.clone(),
+                variables: Vec::new(),
+                files: Vec::new(),
+                sources: Vec::new(),
+                left_out: Vec::new(),
+                with_secrets: Vec::new(),
+            };
+            for (file, format) in self.files(kind.as_str()) {
+                let Some(file) = file else { continue };
+                let to = PathBuf::from(format.to);
+                let is_taken = settings.files.iter().any(|(taken, _)| *taken == to);
+                if is_taken || admitted.contains(&to) {
+                    continue;
+                }
+                let Some(text) = self.read(&file) else { continue };
+                settings.add(file.shown, to, (format.passed)(&text));
             }
-        }
-        found
+            for (name, value) in self.named_variables(kind.as_str()) {
+                let passed = match kind.as_str() {
+                    "go" => passed::go(&format!("{name}={value}")),
+                    _ => passed::urls(name, value),
+                };
+                settings.add(name.clone(), PathBuf::new(), passed);
+            }
+            settings
+        };
+        let found = kinds.iter().map(of_kind);
+        found.filter(|it| !it.sources.is_empty() || !it.left_out.is_empty()).collect()
     }
 
     /// Reads a file, unless a process in the workspace could have written it.
@@ -166,14 +241,40 @@ impl UserSettings {
     }
 
     /// Returns all settings of a file, with the file and line.
-    fn settings(&self, file: Option<SettingsFile>, parse: Parse) -> Vec<(String, Setting)> {
+    fn settings(
+        &self,
+        file: Option<SettingsFile>,
+        hosts: fn(&str) -> Vec<Setting>,
+    ) -> Vec<(String, Setting)> {
         let Some(file) = file else { return Vec::new() };
         let Some(text) = self.read(&file) else { return Vec::new() };
         let source = |setting: &Setting| match setting.line {
             Some(line) => format!("{}:{line}", file.shown),
             None => file.shown.clone(),
         };
-        parse(&text).into_iter().map(|setting| (source(&setting), setting)).collect()
+        hosts(&text).into_iter().map(|setting| (source(&setting), setting)).collect()
+    }
+}
+
+impl ToolSettings {
+    /// Adds what passes of a source: a file, or without a path variables.
+    fn add(&mut self, source: String, to: PathBuf, passed: Passed) {
+        let left_out = passed.left_out.into_iter();
+        self.left_out.extend(left_out.map(|what| format!("{what} ({source})")));
+        if passed.has_secrets {
+            self.with_secrets.push(source.clone());
+        }
+        if passed.text.is_empty() {
+            return;
+        }
+        self.sources.push(source);
+        if to.as_os_str().is_empty() {
+            let variables = passed.text.lines().filter_map(|line| line.split_once('='));
+            self.variables
+                .extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        } else {
+            self.files.push((to, passed.text));
+        }
     }
 }
 
@@ -196,7 +297,7 @@ impl UserSettings {
         let mut found = Vec::new();
         for kind in kinds {
             let files = self.files(kind.as_str()).into_iter();
-            let of_files = files.flat_map(|(file, parse)| self.settings(file, parse));
+            let of_files = files.flat_map(|(file, format)| self.settings(file, format.hosts));
             let all = of_files.chain(self.variables(kind.as_str()));
             let scope = RuleScope::Kind(kind.clone());
             found.extend(all.map(|(source, setting)| (scope.clone(), source, setting)));

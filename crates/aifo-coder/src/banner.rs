@@ -14,9 +14,9 @@ use crate::log::on_one_line;
 
 /// The facts of a session that the banner states (`spec/agents.md#banner-and-summary`).
 struct Facts {
-    agent: String,
     engine: &'static str,
     image: String,
+    /// Its name.
     session: String,
     workspace: PathBuf,
     access: WorkspaceAccess,
@@ -25,6 +25,8 @@ struct Facts {
     /// The mounted settings files.
     settings: Vec<PathBuf>,
     kinds: Vec<Kind>,
+    /// The user's settings of package managers that tools get.
+    registries: Vec<String>,
     net: Net,
     /// The file, variable or flag that sets the network, or why it is open; `None` for the default.
     net_source: Option<String>,
@@ -51,7 +53,7 @@ struct Facts {
     login_has_phantoms: bool,
 }
 
-/// Describes the agent's isolation in at most eight lines.
+/// Describes the agent's isolation in four lines.
 pub(crate) fn before(
     session: &Session,
     spec: &AgentSpec,
@@ -70,15 +72,15 @@ pub(crate) fn before(
     let mut settings = below_home(&spec.settings);
     settings.retain(|path| home.as_ref().is_some_and(|home| home.join(path).is_file()));
     let facts = Facts {
-        agent: spec.name.clone(),
         engine: containers.engine.flavor().program(),
         image: image.to_owned(),
-        session: session.id().to_owned(),
+        session: session.name().to_owned(),
         workspace: session.workspace().to_owned(),
         access: WorkspaceAccess::to(session.workspace()),
         state: below_home(&spec.state),
         settings,
         kinds: session.kinds().to_vec(),
+        registries: containers.settings.iter().flat_map(|it| it.sources.clone()).collect(),
         net: containers.net,
         net_source: match config.net.is_builtin() {
             true => None,
@@ -102,30 +104,21 @@ pub(crate) fn before(
 }
 
 /// The rules that the banner lists.
-const MAX_RULES: usize = 6;
+const MAX_RULES: usize = 4;
 
 impl Facts {
     fn text(&self) -> String {
-        let Facts { agent, engine, image, session, .. } = self;
+        let Facts { engine, image, session, .. } = self;
+        let agent = format!("{session}, in a container of {engine} ({image}); {}", self.tools());
         let rows = [
-            ("agent", format!("{agent} in a container of {engine} ({image}), session {session}")),
+            ("agent", agent),
             ("files", self.files()),
-            ("tools", self.tools()),
             ("network", self.network()),
             ("secrets", self.secrets()),
-            ("risk", self.risk()),
         ];
         let lines =
             rows.map(|(what, text)| format!("{:<8} {}\n", format!("{what}:"), one_line(&text)));
         lines.concat()
-    }
-
-    fn risk(&self) -> String {
-        let sends = match self.net.is_by_name() {
-            true => "send what it can read to the hosts that it reaches",
-            false => "send out what it can read",
-        };
-        format!("the agent can damage what it can write, and {sends}")
     }
 
     fn files(&self) -> String {
@@ -156,9 +149,13 @@ impl Facts {
     fn tools(&self) -> String {
         let kinds: Vec<_> = self.kinds.iter().map(Kind::as_str).collect();
         match kinds.as_slice() {
-            [] => "no toolchain; every sidecar tool is refused".to_owned(),
+            [] => "no toolchain, so every sidecar tool is refused".to_owned(),
             kinds => {
-                format!("{} in sidecars; other programs in the agent's container", kinds.join(", "))
+                let registries = match self.registries.as_slice() {
+                    [] => String::new(),
+                    of => format!(", with the registries of {}", of.join(", ")),
+                };
+                format!("{} in sidecars{registries}", kinds.join(", "))
             }
         }
     }
@@ -195,9 +192,7 @@ impl Facts {
             Some(network) => format!("; tools have all of the engine's network {network}"),
             None => String::new(),
         };
-        format!(
-            "{names}; allowed hosts may pass on what they get; its own localhost{attached}{tools}"
-        )
+        format!("{names}{attached}{tools}")
     }
 
     /// The secrets of the agent, and those that are admitted for tools.

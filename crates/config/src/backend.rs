@@ -53,6 +53,13 @@ impl Config {
                     containers.rules = rules;
                 }
                 containers.admitted = self.admitted()?;
+                containers.settings = self.tool_settings(workspace, &containers.admitted);
+                for settings in &containers.settings {
+                    for what in &settings.left_out {
+                        let kind = &settings.kind;
+                        tracing::warn!("tools of {kind} do not get a setting of yours: {what}");
+                    }
+                }
                 let is_admitted = self.admit.iter().any(|it| it.value == Admission::CaBundle);
                 // Without a network they are not needed.
                 if !is_admitted && containers.net != Net::None {

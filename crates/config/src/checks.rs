@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use aifo_agents::UnreachableUrl;
+use aifo_agents::{ToolSettings, UnreachableUrl};
 use aifo_host::{
     CheckedWorkspace, TrustedPrograms, killed_sessions, own_certificates, runtime_directory,
 };
@@ -38,6 +38,7 @@ impl SessionCheck<'_> {
             programs(self),
             config(self),
             certificates(self),
+            registries(self),
             network(self),
             runtime_dir(),
             killed(),
@@ -109,6 +110,34 @@ fn network(check: &SessionCheck<'_>) -> Vec<Finding> {
             Finding::warn("network", text, fix)
         };
         findings.extend(unreachable.iter().map(warn));
+    }
+    findings
+}
+
+/// Returns what tools in containers get of the user's settings of package managers.
+fn registries(check: &SessionCheck<'_>) -> Vec<Finding> {
+    let config = check.config;
+    let Ok(admitted) = config.admitted() else { return Vec::new() };
+    let all = config.tool_settings(check.workspace, &admitted);
+    let mut findings = Vec::new();
+    for settings in &all {
+        let ToolSettings { kind, sources, left_out, with_secrets, .. } = settings;
+        let tokens = match with_secrets.as_slice() {
+            [] => String::new(),
+            files => format!(", without the tokens in {}", files.join(", ")),
+        };
+        let passed = match sources.as_slice() {
+            [] => format!("tools of {kind} get none of your registries"),
+            sources => format!("tools of {kind} use those of {}{tokens}", sources.join(", ")),
+        };
+        findings.push(match left_out.as_slice() {
+            [] => Finding::ok("registries", passed),
+            left_out => Finding::warn(
+                "registries",
+                format!("{passed}; left out: {}", left_out.join(", ")),
+                "set a URL of a registry without a login, or admit the file: admit = [..] in [containers]",
+            ),
+        });
     }
     findings
 }

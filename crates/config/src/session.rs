@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use aifo_agents::{AgentSpec, KeySettings, SmartRuntimes, UnreachableUrl, UserSettings};
+use aifo_agents::{
+    AgentSpec, KeySettings, SmartRuntimes, ToolSettings, UnreachableUrl, UserSettings,
+};
+use aifo_engine::Mount;
 use aifo_network::{NetworkRules, RuleScope, ToolStacks};
 use aifo_policy::{CallerOptions, Forwarding, NotifyEnvironment, NotifyRules};
 use aifo_provider::UsageLimits;
@@ -130,6 +133,22 @@ impl Config {
     pub fn admitted(&self) -> Result<Vec<Admitted>, ConfigError> {
         let kinds = self.toolchains.value.kinds();
         registries::resolve(&self.admit, &kinds, self.ca_bundle.value.as_deref())
+    }
+
+    /// Returns what tools in containers get of the user's settings of package managers.
+    pub fn tool_settings(&self, workspace: &Path, admitted: &[Admitted]) -> Vec<ToolSettings> {
+        let mounted = admitted.iter().filter_map(|admitted| match &admitted.mount {
+            Some(Mount::Bind { to, .. }) => Some(to.clone()),
+            _ => None,
+        });
+        // The file of pip has another place if it is admitted.
+        let pip = admitted
+            .iter()
+            .any(|it| it.variables.iter().any(|(name, _)| name == "PIP_CONFIG_FILE"));
+        let mounted =
+            mounted.chain(pip.then(|| "/home/coder/.pip/pip.conf".into())).collect::<Vec<_>>();
+        let kinds = self.toolchains.value.kinds();
+        UserSettings::of_environment(workspace).for_tools(&kinds, &mounted)
     }
 
     /// Returns which of a caller's variables pass to tools. Tools that have a network by name do not reach

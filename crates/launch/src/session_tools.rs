@@ -147,6 +147,7 @@ impl Backends {
                     containers.covered_sockets(&workspace, linked.as_ref())
                 });
                 let directory = dirs.directory.path();
+                containers.write_settings(directory)?;
                 let (mut agent, mut private) = (None, Vec::new());
                 if let Some(asked) = &config.agent {
                     let tools = config.shim_tools();

@@ -4,15 +4,15 @@ use super::*;
 
 fn facts() -> Facts {
     Facts {
-        agent: "codex".to_owned(),
         engine: "docker",
         image: "aifo-agent-codex:latest".to_owned(),
-        session: "5d0c3b7f9a21e846".to_owned(),
+        session: "codex-1".to_owned(),
         workspace: "/home/me/project".into(),
         access: WorkspaceAccess::ReadWrite,
         state: vec![".codex".into()],
         settings: Vec::new(),
         kinds: ["rust", "node"].map(|kind| Kind::parse(kind).unwrap()).to_vec(),
+        registries: Vec::new(),
         net: Net::Separate,
         net_source: None,
         rules: Vec::new(),
@@ -32,20 +32,12 @@ fn facts() -> Facts {
 #[test]
 fn every_line_of_the_banner() {
     let expected = "\
-agent:   codex in a container of docker (aifo-agent-codex:latest), session 5d0c3b7f9a21e846
+agent:   codex-1, in a container of docker (aifo-agent-codex:latest); rust, node in sidecars
 files:   /home/me/project, read and write; ~/.codex of your home, read and write
-tools:   rust, node in sidecars; other programs in the agent's container
 network: outbound access; its own localhost
 secrets: none
-risk:    the agent can damage what it can write, and send out what it can read
 ";
     assert_eq!(facts().text(), expected);
-}
-
-#[test]
-fn by_name_the_hosts_are_the_risk() {
-    let facts = Facts { net: Net::Names, ..facts() };
-    assert!(facts.risk().ends_with("to the hosts that it reaches"), "{}", facts.risk());
 }
 
 #[test]
@@ -103,7 +95,7 @@ fn every_admission_but_certificates_is_a_secret() {
 #[test]
 fn tools_and_network_are_those_of_the_session() {
     let none = Facts { kinds: Vec::new(), ..facts() };
-    assert_eq!(none.tools(), "no toolchain; every sidecar tool is refused");
+    assert_eq!(none.tools(), "no toolchain, so every sidecar tool is refused");
     let network = |net| Facts { net, ..facts() }.network();
     assert_eq!(network(Net::None), "none");
     let names = |count: u8| {
