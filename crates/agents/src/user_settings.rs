@@ -45,7 +45,7 @@ const MAX_RULES: usize = 64;
 struct Format {
     /// Reads the hosts.
     hosts: fn(&str) -> Vec<Setting>,
-    /// Returns what tools in containers get.
+    /// Returns the part that tools in containers get.
     passed: fn(&str) -> Passed,
     /// Where they get it; variables for go.
     to: &'static str,
@@ -64,7 +64,7 @@ const CARGO: Format =
     Format { hosts: formats::cargo, passed: passed::cargo, to: "/home/coder/.cargo/config.toml" };
 const GO: Format = Format { hosts: formats::go, passed: passed::go, to: "" };
 
-/// What the tools of a kind get of the user's settings of package managers.
+/// The user's settings of package managers that tools of a kind get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolSettings {
     /// The kind.
@@ -75,7 +75,7 @@ pub struct ToolSettings {
     pub files: Vec<(PathBuf, String)>,
     /// The files and variables of the user that passed, for people.
     pub sources: Vec<String>,
-    /// What did not, for people.
+    /// The keys that did not, for people.
     pub left_out: Vec<String>,
     /// Files with tokens beside the URLs, which do not pass.
     pub with_secrets: Vec<String>,

@@ -21,11 +21,11 @@ use crate::sessions;
 
 pub(crate) async fn approve(flags: &Approve) -> anyhow::Result<ExitCode> {
     if let Some(cluster) =
-        Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
+        Cluster::selected(&flags.of.cluster.flags(), flags.of.session.as_deref()).await?
     {
         return client::relay(&cluster, flags).await;
     }
-    let session = sessions::asking(flags.session.as_deref()).await?;
+    let session = sessions::asking(flags.of.session.as_deref()).await?;
     if let [id, option] = flags.answer.as_slice() {
         return answer_one(&session, id, option).await;
     }

@@ -206,26 +206,26 @@ fn show(held: &HeldSession) -> anyhow::Result<ExitCode> {
 
 pub(crate) async fn attach(flags: &cli::Attach) -> anyhow::Result<ExitCode> {
     if let Some(cluster) =
-        Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
+        Cluster::selected(&flags.of.cluster.flags(), flags.of.session.as_deref()).await?
     {
-        return client::attach(&cluster, flags.session.as_deref()).await;
+        return client::attach(&cluster, flags.of.session.as_deref()).await;
     }
     if !console::is_on_terminal() {
         let error = "stdin and stdout are no terminal\nhint: run it in a terminal";
         return Err(UsageError(error.to_owned()).into());
     }
-    show(&chosen(flags.session.as_deref(), held_sessions())?)
+    show(&chosen(flags.of.session.as_deref(), held_sessions())?)
 }
 
 pub(crate) async fn detach(flags: &cli::Detach) -> anyhow::Result<ExitCode> {
     if let Some(cluster) =
-        Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
+        Cluster::selected(&flags.of.cluster.flags(), flags.of.session.as_deref()).await?
     {
         return client::relay(&cluster, flags).await;
     }
     let running = |held: &HeldSession| matches!(held.state, HeldState::Running(_));
     let sessions = held_sessions().into_iter().filter(running).collect();
-    let held = chosen(flags.session.as_deref(), sessions)?;
+    let held = chosen(flags.of.session.as_deref(), sessions)?;
     let name = name_of(&held.record.id);
     disconnect_clients(&held.directory)
         .with_context(|| format!("cannot reach the holder of session {name}"))?;

@@ -18,7 +18,7 @@ fn words(command: &str, switches: &[(&str, bool)], rest: &[&str]) -> Vec<OsStrin
 
 impl InPod for cli::Detach {
     fn session(&self) -> Option<&str> {
-        self.session.as_deref()
+        self.of.session.as_deref()
     }
 
     fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
@@ -37,7 +37,7 @@ impl InPod for cli::Detach {
 
 impl InPod for cli::Stop {
     fn session(&self) -> Option<&str> {
-        self.session.as_deref()
+        self.of.session.as_deref()
     }
 
     fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
@@ -51,7 +51,7 @@ impl InPod for cli::Stop {
 
 impl InPod for cli::Log {
     fn session(&self) -> Option<&str> {
-        self.session.as_deref()
+        self.of.session.as_deref()
     }
 
     fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {
@@ -72,7 +72,7 @@ impl InPod for cli::Log {
 
 impl InPod for cli::Approve {
     fn session(&self) -> Option<&str> {
-        self.session.as_deref()
+        self.of.session.as_deref()
     }
 
     fn words(&self, id: &str, _: &PodObject) -> Vec<OsString> {

@@ -22,11 +22,11 @@ use crate::session_log::{self, POLL_INTERVAL};
 
 pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {
     if let Some(cluster) =
-        Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
+        Cluster::selected(&flags.of.cluster.flags(), flags.of.session.as_deref()).await?
     {
         return client::relay(&cluster, flags).await;
     }
-    let log = session_log::select(flags.session.as_deref(), flags.follow)?;
+    let log = session_log::select(flags.of.session.as_deref(), flags.follow)?;
     let mut reader = CallLogReader::open(&log.path)
         .with_context(|| format!("cannot read the log '{}'", log.path.display()))?;
     // Without a network by name there are no connections.

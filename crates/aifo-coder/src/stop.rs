@@ -23,11 +23,11 @@ const SIGNALS: [(Signal, Duration); 3] = [
 
 pub(crate) async fn stop(flags: &Stop) -> anyhow::Result<ExitCode> {
     if let Some(cluster) =
-        Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
+        Cluster::selected(&flags.of.cluster.flags(), flags.of.session.as_deref()).await?
     {
         return client::relay(&cluster, flags).await;
     }
-    let session = sessions::any(flags.session.as_deref())?;
+    let session = sessions::any(flags.of.session.as_deref())?;
     let name = &session.name;
     let Ok(process) = PinnedProcess::open(session.pid) else {
         bail!("session {name} has just ended");

@@ -1,16 +1,14 @@
 //! Backends of a session's sidecars.
 
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_agents::ToolSettings;
-use aifo_engine::{Engine, Flavor, Labels, Mount, Value};
+use aifo_engine::{Engine, Flavor, Labels};
 use aifo_host::{
-    DirectoryError, PodSession, Toolchain, create_private_directory, is_system_directory,
-    linked_repository, listening_below,
+    DirectoryError, PodSession, Toolchain, is_system_directory, linked_repository, listening_below,
 };
 use aifo_network::{
     NamedNetwork, NetworkError, NetworkRules, StackPorts, engine_value, open_network,
@@ -273,39 +271,6 @@ impl Containers {
         found
     }
 
-    /// Writes the files of the passed settings to the session directory.
-    pub(crate) fn write_settings(&self, session_dir: &Path) -> Result<(), DirectoryError> {
-        let directory = session_dir.join(SETTINGS);
-        create_private_directory(&directory)?;
-        let texts = self.settings.iter().flat_map(|settings| &settings.files);
-        for (number, (_, text)) in texts.enumerate() {
-            let file = directory.join(number.to_string());
-            fs::write(&file, text).map_err(|source| DirectoryError::new(&file, source))?;
-        }
-        Ok(())
-    }
-
-    /// Returns the mounts of these files, and the variables.
-    fn passed(&self, session_dir: &Path) -> Vec<Admitted> {
-        let mut found = Vec::new();
-        let mut number = 0;
-        for settings in &self.settings {
-            let plain = |(name, value): &(String, String)| {
-                (OsString::from(name), Value::Plain(value.into()))
-            };
-            let kind = Some(settings.kind.clone());
-            let variables = settings.variables.iter().map(plain).collect();
-            found.push(Admitted { kind: kind.clone(), variables, mount: None });
-            for (to, _) in &settings.files {
-                let from = session_dir.join(SETTINGS).join(number.to_string());
-                let mount = Some(Mount::bind(&from, to, true));
-                found.push(Admitted { kind: kind.clone(), variables: Vec::new(), mount });
-                number += 1;
-            }
-        }
-        found
-    }
-
     /// Returns the backend of a session.
     pub(crate) fn backend(
         &self,
@@ -345,9 +310,6 @@ impl Containers {
         })
     }
 }
-
-/// The directory of the passed settings in a session directory.
-const SETTINGS: &str = "settings";
 
 /// The workspace, its linked repository, the covered sockets in them, and the caches.
 pub(crate) type Mounted<'a> = (&'a Path, Option<LinkedRepository>, Vec<PathBuf>, Caches);

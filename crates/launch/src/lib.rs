@@ -50,6 +50,7 @@ mod front_socket;
 mod host_watch;
 mod machine;
 mod named_containers;
+mod passed_settings;
 mod pins;
 mod plan;
 mod project_files;

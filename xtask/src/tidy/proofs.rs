@@ -47,6 +47,7 @@ const WITHOUT_PROOF: &[&str] = &[
     "containers.md#what-a-container-is-made-of",
     "decide.md",
     "deviations.md",
+    "recipes.md",
     "distribution.md#releases",
     "environment.md",
     "images.md#bases",

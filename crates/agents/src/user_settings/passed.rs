@@ -4,12 +4,12 @@
 
 use toml::{Table, Value};
 
-/// What passes of a text, in the same format.
+/// The part of a text that passes, in the same format.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Passed {
     /// Empty if nothing does.
     pub(super) text: String,
-    /// What does not, for people.
+    /// The keys that do not, for people.
     pub(super) left_out: Vec<String>,
     /// True for tokens and logins beside the URLs.
     pub(super) has_secrets: bool,

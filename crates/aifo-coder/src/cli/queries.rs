@@ -61,6 +61,16 @@ pub(crate) struct Why {
     pub(crate) cluster: ClusterFlags,
 }
 
+/// The session that a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct OfSession {
+    /// Name of the session, or start of its id [default: that of the current project, else the only one]
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Log {
     /// Print new calls until the session ends
@@ -78,11 +88,8 @@ pub(crate) struct Log {
     /// Print the lines of the log unchanged
     #[arg(long)]
     pub(crate) json: bool,
-    /// Name or start of the id of a session [default: the latest of the current project]
-    #[arg(value_name = "SESSION")]
-    pub(crate) session: Option<String>,
     #[command(flatten)]
-    pub(crate) cluster: ClusterFlags,
+    pub(crate) of: OfSession,
 }
 
 #[derive(Debug, Args)]
@@ -102,29 +109,20 @@ pub(crate) struct Ps {
 
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
-    /// Name or start of the id of a session [default: that of the current project, else the only one]
-    #[arg(value_name = "SESSION")]
-    pub(crate) session: Option<String>,
     #[command(flatten)]
-    pub(crate) cluster: ClusterFlags,
+    pub(crate) of: OfSession,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Stop {
-    /// Name or start of the id of a session [default: that of the current project, else the only one]
-    #[arg(value_name = "SESSION")]
-    pub(crate) session: Option<String>,
     #[command(flatten)]
-    pub(crate) cluster: ClusterFlags,
+    pub(crate) of: OfSession,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Detach {
-    /// Name or start of the id of a session [default: that of the current project, else the only one]
-    #[arg(value_name = "SESSION")]
-    pub(crate) session: Option<String>,
     #[command(flatten)]
-    pub(crate) cluster: ClusterFlags,
+    pub(crate) of: OfSession,
 }
 
 #[derive(Debug, Args)]
@@ -135,11 +133,8 @@ pub(crate) struct Approve {
     /// Answer one question: once, session, always, deny or end
     #[arg(long, num_args = 2, value_names = ["ID", "ANSWER"], conflicts_with = "watch")]
     pub(crate) answer: Vec<String>,
-    /// Name or start of the id of a session [default: that of the current project, else the only one]
-    #[arg(value_name = "SESSION")]
-    pub(crate) session: Option<String>,
     #[command(flatten)]
-    pub(crate) cluster: ClusterFlags,
+    pub(crate) of: OfSession,
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! What a log leaves out or merges without `--all` (`spec/cli.md#log`).
+//! Lines that a log leaves out or merges without `--all` (`spec/cli.md#log`).
 
 use std::collections::BTreeMap;
 
