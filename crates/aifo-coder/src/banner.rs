@@ -321,7 +321,7 @@ pub(crate) fn model_usage(usage: &Usage) -> Option<String> {
 }
 
 /// Returns a number of bytes with its unit.
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..10_000 => format!("{bytes} bytes"),
         10_000..10_000_000 => format!("{} kB", bytes / 1000),

@@ -45,9 +45,19 @@ fn show(workspace: &Path, flags: &Flags, as_json: bool) -> anyhow::Result<()> {
     }
     let rows: Vec<_> = entries
         .iter()
-        .map(|entry| [entry.key.clone(), entry.shown(), entry.from.clone()])
+        .map(|entry| [entry.key.clone(), cut(entry.shown()), entry.from.clone()])
         .collect();
     Ok(paint::print(&paint::columns(&rows))?)
+}
+
+/// The longest value that is printed, in characters; JSON has all of it.
+const MAX_VALUE: usize = 60;
+
+fn cut(value: String) -> String {
+    match value.char_indices().nth(MAX_VALUE) {
+        Some((at, _)) => format!("{}..", value.get(..at).unwrap_or_default()),
+        None => value,
+    }
 }
 
 /// The output of `config show --json`.

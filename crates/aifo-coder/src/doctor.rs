@@ -128,8 +128,16 @@ impl CheckContext {
         self.config.backend.value == BackendChoice::Kubernetes
     }
 
-    fn answering(&self) -> impl Iterator<Item = &Engine> {
-        self.engines.iter().filter_map(|status| status.result.as_ref().ok())
+    /// The engine that sessions use: without a choice the first that answers.
+    fn answering(&self) -> Option<&Engine> {
+        self.engines.iter().find_map(|status| status.result.as_ref().ok())
+    }
+
+    /// Whether sessions use an engine before this one. One that does not answer is still worth a word: its images
+    /// may be what is missing.
+    fn is_unused(&self, status: &EngineStatus) -> bool {
+        let mut before = self.engines.iter().take_while(|other| other.flavor != status.flavor);
+        before.any(|other| other.result.is_ok())
     }
 }
 

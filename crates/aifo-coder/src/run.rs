@@ -103,6 +103,9 @@ pub(crate) async fn run_target(
         Started::Cancelled(signal) => return Ok(signal_exit_code(signal)),
     };
     tracing::info!("{summary}");
+    if target.image.is_none() && !flags.quiet {
+        warn_of_environments();
+    }
     let Some(spec) = &target.spec else { return in_session(session, &agent).await };
     let findings = tokio::select! {
         findings = agent.check(&session) => findings,
@@ -138,6 +141,22 @@ pub(crate) async fn run_target(
     }
     report_held(&held, &id);
     Ok(ended(end?, &agent))
+}
+
+/// Variables of programs that put directories in front of PATH, in a shell also behind its start.
+const ENVIRONMENTS: [&str; 6] =
+    ["VIRTUAL_ENV", "CONDA_PREFIX", "NVM_DIR", "PYENV_ROOT", "ASDF_DIR", "DIRENV_DIR"];
+
+/// Says that a command of this machine may find programs before the shims.
+fn warn_of_environments() {
+    let mut set = ENVIRONMENTS.to_vec();
+    set.retain(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    if !set.is_empty() {
+        console::say(format_args!(
+            "{}: what a shell puts before the shims in PATH runs on this machine; see: command -v python3",
+            set.join(", ")
+        ));
+    }
 }
 
 fn resolve_target(flags: &Run, config: &Config) -> anyhow::Result<SessionProgram> {

@@ -1,11 +1,17 @@
 //! `aifo-coder state`: lists and removes the states that agents in containers keep.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_agents::{StoredState, stored_states};
 use aifo_terminal::{console, paint};
 use serde::Serialize;
 
+use crate::banner::size;
+use crate::choice::uptime;
 use crate::cli::{StateClear, StateCommand, is_gone};
 use crate::removals::Removal;
 
@@ -24,10 +30,13 @@ fn list(agents: &[String], json: bool) -> anyhow::Result<ExitCode> {
     } else if rows.is_empty() {
         console::say("no states found");
     } else {
-        let head = ["AGENT", "PROJECT", "DIRECTORY"].map(str::to_owned);
+        let head = ["AGENT", "PROJECT", "SIZE", "CHANGED", "DIRECTORY"].map(str::to_owned);
+        let now = SystemTime::now();
         let rows = rows.into_iter().map(|row| {
             let project = row.project.unwrap_or_else(|| "(unknown project)".to_owned());
-            [row.agent, project, row.directory]
+            let changed = UNIX_EPOCH + Duration::from_secs(row.changed_unix_secs);
+            let age = uptime(now.duration_since(changed).unwrap_or_default());
+            [row.agent, project, size(row.bytes), format!("{age} ago"), row.directory]
         });
         paint::print(&paint::columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
     }
@@ -67,14 +76,34 @@ struct Row {
     /// The project root; null if no session here recorded it.
     project: Option<String>,
     directory: String,
+    /// Of all files.
+    bytes: u64,
+    /// The latest change of a file.
+    changed_unix_secs: u64,
 }
 
 impl Row {
     fn of(state: &StoredState) -> Self {
+        let (mut bytes, mut changed_unix_secs) = (0, 0);
+        add_files(&state.path, &mut bytes, &mut changed_unix_secs);
         Row {
             agent: state.agent.clone(),
             project: state.project().map(|root| root.display().to_string()),
             directory: state.path.display().to_string(),
+            bytes,
+            changed_unix_secs,
+        }
+    }
+}
+
+/// Adds the sizes of all files below a directory, and notes their latest change. Follows no links.
+fn add_files(directory: &Path, bytes: &mut u64, changed: &mut u64) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let Ok(about) = entry.metadata() else { continue };
+        *changed = (*changed).max(u64::try_from(about.mtime()).unwrap_or_default());
+        match about.is_dir() {
+            true => add_files(&entry.path(), bytes, changed),
+            false => *bytes = bytes.saturating_add(about.len()),
         }
     }
 }

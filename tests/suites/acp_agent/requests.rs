@@ -54,6 +54,16 @@ fn a_denial_that_stops_the_agent_has_its_own_exit_code() {
 }
 
 #[test]
+fn a_turn_that_ends_after_a_denial_fails_if_asked_to() {
+    let test = PromptTest::with(&turn([asks("p"), Step::stop("end_turn")]));
+    let result = test.ask(&["--fail-on-denied"]);
+    let stderr = &result.outcome.exited(9).stderr;
+    let line = "aifo-coder: the turn ended, but the agent was denied execute 'cargo test': ";
+    assert!(stderr.lines().last().is_some_and(|last| last.starts_with(line)), "{stderr}");
+    test.ask(&["--fail-on-denied", "--yes-to", "execute"]).outcome.exited(0);
+}
+
+#[test]
 fn without_an_option_to_reject_a_denial_is_cancelled() {
     let options = json!([{"optionId": "y", "kind": "allow_once", "name": "Yes"}]);
     let params = json!({"sessionId": "$session", "toolCall": call(), "options": options});

@@ -88,6 +88,7 @@ pub(crate) async fn prompt(flags: Prompt, config: Config) -> anyhow::Result<Exit
     words.option("--format", Words::value_of(&flags.format));
     words.option("--timeout", flags.timeout.map(|secs| secs.to_string()));
     words.option("--idle-timeout", Some(flags.idle_timeout.to_string()));
+    words.0.extend(flags.fail_on_denied.then(|| "--fail-on-denied".to_owned()));
     let text = text.unwrap_or("-");
     let input = if text == "-" { Input::Stdin } else { Input::None };
     let words = words.ended_by(&request, &["--".to_owned()], &[text.to_owned()]);

@@ -31,7 +31,7 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
     let agent = agent.map(str::to_owned);
     let mut signals = EndSignals::listen()?;
     let (format, timeout, resume) = (flags.format, flags.timeout, flags.resume);
-    let idle = flags.idle_timeout;
+    let (idle, fail_on_denied) = (flags.idle_timeout, flags.fail_on_denied);
     let is_quiet = flags.agent.session.quiet;
     let (agent_session, guard) = match prepare(flags.agent, agent.as_deref(), &mut signals).await? {
         Prepared::Ready(agent_session, guard) => (*agent_session, guard),
@@ -94,7 +94,14 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
         tracing::warn!(%error, "could not save the session for --resume");
     }
     guard.close().await;
-    Ok(ExitCode::from(finish(output, &agent_session.name, &end, &login_hint)))
+    let code = finish(output, &agent_session.name, &end, &login_hint);
+    match &end.denied {
+        Some(denied) if fail_on_denied && code == 0 => {
+            console::say(format_args!("the turn ended, but the agent was denied {denied}"));
+            Ok(ExitCode::from(DENIED_WITHIN))
+        }
+        _ => Ok(ExitCode::from(code)),
+    }
 }
 
 fn read_stdin() -> anyhow::Result<String> {
@@ -175,6 +182,8 @@ fn exit_code(end: &TurnEnd, signal: Option<u8>) -> u8 {
 const FAILED: u8 = 1;
 /// Exit code: the agent cancelled the turn after a denied call.
 const DENIED: u8 = 8;
+/// Exit code: the turn ended after a denied request, and `--fail-on-denied` is set.
+const DENIED_WITHIN: u8 = 9;
 
 #[cfg(test)]
 mod tests {

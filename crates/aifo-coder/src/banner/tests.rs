@@ -106,13 +106,13 @@ fn tools_and_network_are_those_of_the_session() {
     assert_eq!(names(0), "no name, as no rule allows one");
     assert_eq!(names(2), "only 1.example, 2.example");
     let with_port = Facts { net: Net::Names, host_ports: vec![11434], ..facts() }.network();
-    assert!(with_port.contains("allows one, this machine's port 11434; "), "{with_port}");
+    assert!(with_port.ends_with("allows one, this machine's port 11434"), "{with_port}");
     let attached = Facts { net: Net::Names, attached: facts().kinds, ..facts() }.network();
     assert!(attached.ends_with("; rust, node tools have their container's"), "{attached}");
     let joined =
         Facts { net: Net::Names, join: Some("shop_default".to_owned()), ..facts() }.network();
     assert!(joined.ends_with("; tools have all of the engine's network shop_default"), "{joined}");
-    let many = "only 1.example, 2.example, 3.example, 4.example, 5.example, 6.example and 3 more";
+    let many = "only 1.example, 2.example, 3.example, 4.example and 5 more";
     assert_eq!(names(9), many);
     assert_eq!(network(Net::Shared), "outbound access; localhost is shared with the tools");
     assert_eq!(network(Net::Host), "this machine's own, including all local services");

@@ -30,6 +30,9 @@ pub(crate) struct Prompt {
     /// Cancel the turn after N seconds without a message; 0 for never
     #[arg(long, value_name = "N", default_value_t = 600)]
     pub(crate) idle_timeout: u64,
+    /// Exit with 9 if a request of the agent was denied
+    #[arg(long)]
+    pub(crate) fail_on_denied: bool,
     #[command(flatten)]
     pub(crate) agent: AcpAgent,
 }

@@ -68,6 +68,7 @@ const EXIT_CODES: &[(&str, &str, &str)] = &[
     ("6", "another stop reason", "prompt"),
     ("7", "the agent cancelled the turn", "prompt"),
     ("8", "the agent cancelled the turn after a denied call", "prompt"),
+    ("9", "the turn ended after a denied request, with --fail-on-denied", "prompt"),
     ("124", "timeout", "prompt"),
     ("128+n", "the command was killed by signal n", "run client"),
     ("128+n", "the tool was killed by signal n", "exec"),

@@ -7,7 +7,15 @@ use aifo_types::Finding;
 use super::CheckContext;
 
 pub(super) fn engines(context: &CheckContext) -> Vec<Finding> {
-    let mut findings: Vec<_> = context.engines.iter().flat_map(EngineStatus::findings).collect();
+    let of = |status: &EngineStatus| match context.is_unused(status) {
+        true => {
+            let flavor = status.flavor;
+            let text = format!("not used; to check it: aifo-coder doctor --backend {flavor}");
+            vec![Finding::ok(flavor.to_string(), text)]
+        }
+        false => status.findings(),
+    };
+    let mut findings: Vec<_> = context.engines.iter().flat_map(of).collect();
     if let Some(flavor) = context.named_engine().filter(|_| findings.is_empty()) {
         let fix = format!("install {flavor}, or use another --backend");
         findings.push(Finding::fail(flavor.to_string(), "not found in PATH", fix));
@@ -24,11 +32,10 @@ pub(super) fn engines(context: &CheckContext) -> Vec<Finding> {
 
 /// Checks the images of the session's kinds.
 pub(super) async fn images(context: &CheckContext) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for engine in context.answering() {
-        findings.extend(images_of(engine, context).await);
+    match context.answering() {
+        Some(engine) => images_of(engine, context).await.into_iter().collect(),
+        None => Vec::new(),
     }
-    findings
 }
 
 async fn images_of(engine: &Engine, context: &CheckContext) -> Option<Finding> {

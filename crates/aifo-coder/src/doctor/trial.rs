@@ -31,7 +31,7 @@ pub(super) async fn podman(context: &CheckContext) -> Vec<Finding> {
 }
 
 async fn in_containers(context: &CheckContext, flavor: Flavor) -> Vec<Finding> {
-    let Some(engine) = context.answering().find(|engine| engine.flavor() == flavor) else {
+    let Some(engine) = context.answering().filter(|engine| engine.flavor() == flavor) else {
         return Vec::new();
     };
     let check = format!("{flavor} trial");
