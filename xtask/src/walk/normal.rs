@@ -25,9 +25,11 @@ const ROWS: &[(&str, &str)] = &[
     (r"\b\d+(\.\d+)? x native", "N x native"),
     (r"Up (\d+|Less than a|About a) \w+", "Up TIME"),
     (r" for \d+s\b", " for N s"),
-    // Processes, as a shell and `sessions` print them.
+    // Processes, as a shell prints them, and sessions.
     (r"(?m)^\S+: line \d+: +\d+ (Killed|Terminated)\b.*$", "$1"),
-    (r"(?m)^(ID +)\d+\w +\d+ +", "${1}TIME  PID  "),
+    (r"(?m)^(\w+-\d+ +)\d+\w +(runs|attached|detached) +", "${1}TIME  $2  "),
+    // Sizes and changes of states.
+    (r" +\d+ (bytes|kB|MB) +\d+\w ago", "  SIZE  TIME ago"),
     // Columns are as wide as their cells.
     (r"(\S) {3,}", "$1  "),
     // The engine's own words, and an agent version.
@@ -65,7 +67,8 @@ mod tests {
                 "TIME  exit 0 N ms N MiB  c-cpp\n",
             ),
             ("/x/typed: line 2:  6938 Killed    aifo-coder run", "Killed\n"),
-            ("8de52293d0570eb8  1s      8246  docker", "ID  TIME  PID  docker\n"),
+            ("codex-1  12s    runs   rust", "codex-1  TIME  runs  rust\n"),
+            ("codex  /p  282 bytes  2s ago   /state", "codex  /p  SIZE  TIME ago  /state\n"),
             ("aifo-coder: c: ready in 1.0 s\nbuilt\n", "built\n"),
             ("exit 86, 4 images\n", "exit 86, 4 images\n"),
             ("aifo-shim 0.1.0 (local build)\n", "aifo-shim VERSION (COMMIT)\n"),
