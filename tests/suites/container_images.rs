@@ -106,6 +106,13 @@ fn missing() {
         "{said}"
     );
     assert!(said.contains("hint: ") && said.contains("--toolchain-image"), "{said}");
+    let other = "localhost:1/nobody-has-this:latest";
+    let others = ContainerSetup::of(&engine).kind_from("rust", other);
+    let outcome = Outcome::of(others.command("exec").args(["--", "cargo", "build"]));
+    assert!(
+        outcome.exited(86).stderr.contains("; check its name, or load it into "),
+        "{outcome:?}"
+    );
     let setup = containers.setup();
     assert_eq!(engine.all_of(&setup.runtime()), [""; 0]);
     assert_eq!(fs::read_dir(setup.runtime()).unwrap().count(), 0, "no directory is left");

@@ -271,6 +271,13 @@ impl StartFailure {
 
 /// Returns a line `hint: ..` with its leading line break, or an empty text.
 fn hint(reason: &str, kind: &Kind, spec: &ContainerSpec, flavor: Flavor) -> String {
+    let is_ours = spec.image.rsplit('/').next().is_some_and(|name| name.starts_with("aifo-"));
+    if is_missing_image(reason) && !is_ours {
+        return format!(
+            "\nhint: the image is not on this machine and cannot be pulled; check its name, or load \
+             it into {flavor}"
+        );
+    }
     if is_missing_image(reason) {
         let (name, flag) = match *kind == Kind::agent() {
             true => ("AGENT", "--image"),
