@@ -98,6 +98,11 @@ def test_calls_are_those_of_the_engine(image: str, engine: str) -> None:
                 # The engine says so by its own codes.
                 if ours is None and theirs[0] in (125, 126, 127):
                     continue
+                for _ in range(2):
+                    # Podman may lose the output of a program that closes its input early.
+                    if theirs == ours:
+                        break
+                    theirs = await of_engine(box, row)
                 if theirs != ours:
                     different.append(f"{row.args!r:.200} {row.user} {row.cwd}\n  {theirs!r:.300}\n  {ours!r:.300}")
         assert not different, "\n".join(different)
