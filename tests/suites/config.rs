@@ -176,6 +176,29 @@ fn commands_without_a_session_work_in_the_home_directory() {
     there(&["exec", "--toolchain", "rust", "cargo"]).exited(86);
 }
 
+/// Proves `spec/cli.md#net-list-net-forget`.
+#[test]
+fn network_rules_are_allowed_listed_and_forgotten() {
+    let setup = SessionSetup::new();
+    write(&setup, USER, "# mine\n[net]\nallow = [\"kept.example\"]\n");
+    coder(&setup, &["net", "allow", "own.example", "other.example"]).exited(0);
+    let listed = coder(&setup, &["net", "list", "--json"]).exited(0).text();
+    let rules: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let rules: Vec<&str> =
+        rules.as_array().unwrap().iter().filter_map(|row| row["rule"].as_str()).collect();
+    for rule in ["kept.example", "own.example", "other.example", "@forges"] {
+        assert!(rules.contains(&rule), "{rule}: {listed}");
+    }
+    let forgotten = coder(&setup, &["net", "forget", "own.example"]);
+    assert!(forgotten.exited(0).text().contains("\"other.example\"]"), "{forgotten:?}");
+    let none = coder(&setup, &["net", "forget", "own.example"]);
+    assert!(none.exited(1).stderr.contains("has no such rule\nhint: "), "{}", none.stderr);
+    let text = fs::read_to_string(path(&setup, USER)).unwrap();
+    assert_eq!(text, "# mine\n[net]\nallow = [\"kept.example\", \"other.example\"]\n");
+    let shown = coder(&setup, &["net", "list"]).exited(0).text();
+    assert!(shown.starts_with("RULE ") && shown.contains("  all "), "{shown}");
+}
+
 #[test]
 fn the_files_are_named_and_checked() {
     let setup = SessionSetup::new();

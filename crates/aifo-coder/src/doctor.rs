@@ -133,8 +133,8 @@ impl CheckContext {
         self.engines.iter().find_map(|status| status.result.as_ref().ok())
     }
 
-    /// Whether sessions use an engine before this one. One that does not answer is still worth a word: its images
-    /// may be what is missing.
+    /// True if sessions use an engine before this one. One that does not answer is still named: its images may be
+    /// those that are missing.
     fn is_unused(&self, status: &EngineStatus) -> bool {
         let mut before = self.engines.iter().take_while(|other| other.flavor != status.flavor);
         before.any(|other| other.result.is_ok())

@@ -1,9 +1,10 @@
 //! `aifo-coder net`: the connections of a session network by name (`spec/cli.md#net`).
 
 mod allow;
-mod check;
+pub(crate) mod check;
 mod line;
 mod list;
+mod rules;
 mod suggest;
 
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ pub(crate) async fn run(flags: &Net) -> anyhow::Result<ExitCode> {
             list::list(&flags.list)
         }
         Some(NetCommand::Allow(flags)) => allow::allow(flags),
+        Some(NetCommand::Forget(flags)) => allow::forget(flags),
+        Some(NetCommand::List { workspace, json }) => rules::list(workspace.existing()?, *json),
         Some(NetCommand::Check(flags)) => check::check(flags),
         Some(NetCommand::Suggest { json, session }) => suggest::suggest(session.as_deref(), *json),
     }

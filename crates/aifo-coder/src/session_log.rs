@@ -32,6 +32,9 @@ pub(crate) fn with_connections(given: Option<&str>, follow: bool) -> anyhow::Res
             Some(SessionLog { written, ..log })
         })
         .collect();
+    if logs.is_empty() {
+        bail!("no session with a network by name found\nhint: start one with: --net names");
+    }
     if follow && logs.iter().any(SessionLog::session_runs) {
         logs.retain(SessionLog::session_runs);
     }

@@ -15,6 +15,7 @@ use aifo_types::{ToolName, env};
 use anyhow::{Context, ensure};
 
 use crate::cli::{Why, reject_option};
+use crate::net::check::{Resolve, explain as explain_name};
 use crate::policy;
 
 pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
@@ -29,6 +30,12 @@ pub(crate) async fn why(flags: &Why) -> anyhow::Result<ExitCode> {
     }
     if flags.toolchains {
         return toolchains(flags).await;
+    }
+    if let Some(name) = &flags.net {
+        let workspace = aifo_config::real(flags.project.workspace.existing()?);
+        let config = aifo_config::load(&workspace, &flags.project.flags())?;
+        let of = (name.as_str(), flags.agent.as_deref());
+        return explain_name(&config, &workspace, of, Resolve::Yes, flags.json);
     }
     if flags.kind.is_some() || !flags.path.is_empty() {
         return explain_request(flags);

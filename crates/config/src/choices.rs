@@ -119,12 +119,13 @@ pub(crate) const CPUS: Format<Option<f64>> = Format::new(
     plain,
 );
 pub(crate) const POOLS: Format<Option<Vec<Subnet>>> = Format::new(
-    |item| {
-        let parsed = item.list()?.iter().map(|word| word.parse()).collect::<Result<_, _>>();
-        parsed.map(Some).map_err(|error: aifo_types::InvalidSubnet| item.error(error.to_string()))
-    },
+    |item| subnets(item).map(Some),
     |pools| pools.as_ref().map_or(json!(null), |pools| displayed(pools)),
 );
+fn subnets(item: &Item<'_>) -> Result<Vec<Subnet>, ConfigError> {
+    let parsed = item.list()?.iter().map(|word| word.parse()).collect::<Result<_, _>>();
+    parsed.map_err(|error: aifo_types::InvalidSubnet| item.error(error.to_string()))
+}
 /// The engine network.
 pub(crate) const NETWORK: Format<Option<String>> = Format::new(
     |item| {
@@ -178,6 +179,8 @@ pub(crate) const PORTS: Format<Vec<u16>> = Format::new(
     },
     plain,
 );
+/// Subnets of addresses.
+pub(crate) const SUBNETS: Format<Vec<Subnet>> = Format::new(subnets, |subnets| displayed(subnets));
 /// Restrictions of system calls to leave out.
 pub(crate) const RESTRICTIONS: Format<Vec<Restriction>> = Format::new(
     |item| {

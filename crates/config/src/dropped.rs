@@ -8,7 +8,7 @@ use crate::source::Layer;
 use crate::table::Config;
 
 /// Keys that have no effect in a pod. The second word is the value that a pod has anyway, which is not reported.
-const DROPPED: [(&str, &str); 22] = [
+const DROPPED: [(&str, &str); 23] = [
     ("agent.state", "own"),
     ("agent.state_import", "settings"),
     ("ask.command", ""),
@@ -19,6 +19,7 @@ const DROPPED: [(&str, &str); 22] = [
     ("containers.publish", ""),
     ("idle_stop_secs", ""),
     ("listen", ""),
+    ("net.addresses", ""),
     ("net.agent_ports", ""),
     ("net.host_ports", ""),
     ("net.join", ""),

@@ -112,6 +112,7 @@ impl Config {
             unreachable = settings.allow_settings(&mut rules, &kinds, &self.host_ports.value);
         }
         self.names.add_to(&mut rules);
+        rules.permit_addresses(&self.net_addresses.value);
         (rules, unreachable)
     }
 

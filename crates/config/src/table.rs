@@ -17,7 +17,7 @@ use crate::agents::Agents;
 use crate::choices::{
     BACKEND, CACHES, CONFINE, CPUS, DETACH_KEYS, KEY_MODE, KeyMode, LISTEN, NET, NETWORK,
     ON_HANGUP, OnHangup, POOLS, PORTS, PROGRAM, PUBLISH, RESTRICTIONS, SIZE, SMART, STATE,
-    STATE_IMPORT, SmartMode,
+    STATE_IMPORT, SUBNETS, SmartMode,
 };
 use crate::definition::{at, table};
 use crate::environment::{listen, smart, smart_runtime};
@@ -191,6 +191,8 @@ table! {
             |config, item| config.names.deny(item),
             Ok(|config, item| config.names.deny(item)))
             .shown(|config| config.names.show_deny());
+    [net_addresses: Vec<Subnet> = Vec::new()]
+        setting("net.addresses", at!(net_addresses), SUBNETS, "permits addresses");
     [host_ports: Vec<u16> = Vec::new()]
         setting("net.host_ports", at!(host_ports), PORTS, "opens ports of this machine")
             .flag("--host-port", Takes::Many("PORT"), FlagGroup::Containers,

@@ -12,7 +12,7 @@ use aifo_network::RuleScope;
 use tempfile::NamedTempFile;
 
 pub use self::call_rule::{CallRule, add_call_rule};
-use self::net_rules::{add_rules, quoted};
+use self::net_rules::{CannotEdit, add_rules, quoted, remove_rules};
 use crate::error::ConfigError;
 use crate::file::File;
 use crate::table::Config;
@@ -51,10 +51,10 @@ pub enum UserFileError {
     /// It is no longer as it was when its change was shown.
     #[error("'{}' has changed\nhint: look at the new difference, and answer again", .0.display())]
     Changed(PathBuf),
-    /// It cannot be extended in one place.
+    /// Its list cannot be changed in one place.
     #[error(
-        "cannot add a rule to '{}' without changing more of it\n\
-         hint: add it yourself to [{table}]: allow = [{rules}]",
+        "cannot change the rules of '{}' without changing more of it\n\
+         hint: change them yourself in [{table}]: allow = [{rules}]",
         path.display()
     )]
     NotExtended {
@@ -73,6 +73,28 @@ pub fn add_net_rules(
     scope: &RuleScope,
     rules: &[String],
 ) -> Result<Option<String>, UserFileError> {
+    change_net_rules(path, scope, rules, add_rules)
+}
+
+/// Removes network rules from the user's file, and returns the difference; `None` if it has none of them.
+pub fn remove_net_rules(
+    path: &Path,
+    scope: &RuleScope,
+    rules: &[String],
+) -> Result<Option<String>, UserFileError> {
+    change_net_rules(path, scope, rules, remove_rules)
+}
+
+/// Returns a text with the rules in the list of a table changed.
+type ChangeOfRules = fn(&str, &[&str], &[String]) -> Result<String, CannotEdit>;
+
+/// Changes the list of rules of a scope.
+fn change_net_rules(
+    path: &Path,
+    scope: &RuleScope,
+    rules: &[String],
+    change: ChangeOfRules,
+) -> Result<Option<String>, UserFileError> {
     let failed = |source| UserFileError::Write { path: path.to_owned(), source };
     let _lock = lock(path).map_err(failed)?;
     let text = read(path)?;
@@ -83,7 +105,7 @@ pub fn add_net_rules(
         RuleScope::Agent => &["net", "agent"],
         RuleScope::Kind(kind) => &["net", "kind", kind.as_str()],
     };
-    let after = add_rules(&text, table, rules).map_err(|_| {
+    let after = change(&text, table, rules).map_err(|_| {
         let list: Vec<_> = rules.iter().map(|rule| quoted(rule)).collect();
         UserFileError::NotExtended {
             path: path.to_owned(),

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use aifo_types::Subnet;
+
 use crate::rule::Rule;
 
 /// Why an address is refused.
@@ -45,7 +47,38 @@ pub fn judge_address(address: IpAddr, rule: &Rule) -> Result<(), AddressClass> {
     if is_permitted { Ok(()) } else { Err(class) }
 }
 
+/// Judges an address of a name as [`judge_address`] does, but permits what these subnets have, such as those of a
+/// proxy that resolves every name itself: never this machine, its link, several receivers or a metadata service.
+pub(crate) fn judge_address_within(
+    address: IpAddr,
+    rule: &Rule,
+    permitted: &[Subnet],
+) -> Result<(), AddressClass> {
+    judge_address(address, rule).or_else(|class| {
+        let is_of_network = matches!(
+            class,
+            AddressClass::Private
+                | AddressClass::Shared
+                | AddressClass::Documentation
+                | AddressClass::Benchmark
+                | AddressClass::Reserved
+        );
+        match address.to_canonical() {
+            IpAddr::V4(v4) if is_of_network && permitted.iter().any(|it| it.contains(v4)) => Ok(()),
+            _ => Err(class),
+        }
+    })
+}
+
 impl AddressClass {
+    /// Returns whether addresses of this class are those of no host: a proxy may give them to all names.
+    pub fn is_of_no_host(self) -> bool {
+        matches!(
+            self,
+            AddressClass::Documentation | AddressClass::Benchmark | AddressClass::Reserved
+        )
+    }
+
     /// Returns the class of a refused address; `None` for a public one.
     pub fn of(address: IpAddr) -> Option<AddressClass> {
         match address {
@@ -325,6 +358,39 @@ mod tests {
         for (rule, address, permitted) in rows {
             let judged = judge_address(address.parse().unwrap(), &Rule::parse(rule).unwrap());
             assert_eq!(judged.is_ok(), permitted, "{rule} {address}");
+        }
+    }
+
+    #[test]
+    fn subnets_permit_what_is_of_a_network() {
+        let all = ["0.0.0.0/0".parse().unwrap()];
+        let benchmark = ["198.18.0.0/15".parse().unwrap()];
+        let rule = Rule::parse("a.example").unwrap();
+        let is_permitted = |address: &str, subnets: &[Subnet]| {
+            judge_address_within(address.parse().unwrap(), &rule, subnets).is_ok()
+        };
+        for address in ["198.18.0.1", "198.19.255.255", "::ffff:198.18.0.1"] {
+            assert!(is_permitted(address, &benchmark) && !is_permitted(address, &[]), "{address}");
+        }
+        for address in ["10.0.0.1", "100.64.0.1", "203.0.113.1", "240.0.0.1"] {
+            assert!(is_permitted(address, &all) && !is_permitted(address, &benchmark), "{address}");
+        }
+        let never = [
+            "127.0.0.1",
+            "169.254.0.1",
+            "169.254.169.254",
+            "100.100.100.200",
+            "168.63.129.16",
+            "0.0.0.0",
+            "224.0.0.1",
+            "::1",
+            "fe80::1",
+            "fd00:ec2::254",
+            "64:ff9b::a00:1",
+            "::ffff:127.0.0.1",
+        ];
+        for address in never {
+            assert!(!is_permitted(address, &all), "{address}");
         }
     }
 }

@@ -8,13 +8,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
+use aifo_types::Subnet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::address::judge_address;
+use crate::address::judge_address_within;
 use crate::event::ConnectionError;
 use crate::limits::Limits;
 use crate::name::Name;
@@ -46,6 +47,8 @@ pub(crate) struct Outside {
     pub(crate) parent: Option<ParentProxy>,
     /// For requests without TLS, in place of `parent`.
     pub(crate) request_parent: Option<ParentProxy>,
+    /// Addresses of the user's own network, which every name may have.
+    pub(crate) permitted: Arc<[Subnet]>,
     cache: Arc<Mutex<Cache>>,
     resolving: Arc<Semaphore>,
 }
@@ -79,6 +82,7 @@ impl Outside {
             dialer: Arc::new(SystemDialer),
             parent: None,
             request_parent: None,
+            permitted: Arc::default(),
             cache: Arc::default(),
             resolving: Arc::new(Semaphore::new(MAX_RESOLVING)),
         }
@@ -122,7 +126,7 @@ impl Outside {
         let mut refused = None;
         let mut permitted = Vec::new();
         for address in addresses {
-            match judge_address(address, rule) {
+            match judge_address_within(address, rule, &self.permitted) {
                 Ok(()) => permitted.push(SocketAddr::new(address, port)),
                 Err(class) => refused = refused.or(Some((address, class))),
             }

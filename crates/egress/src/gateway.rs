@@ -10,6 +10,7 @@ use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 
+use aifo_types::Subnet;
 use tokio::task::JoinSet;
 
 use crate::client::Client;
@@ -86,6 +87,13 @@ impl Gateway {
     #[must_use]
     pub fn with_parent_proxy(mut self, parent: ParentProxy) -> Gateway {
         self.0.outside.parent = Some(parent);
+        self
+    }
+
+    /// Permits every name addresses of these subnets, but none of this machine, a link or a metadata service.
+    #[must_use]
+    pub fn with_addresses(mut self, permitted: &[Subnet]) -> Gateway {
+        self.0.outside.permitted = permitted.into();
         self
     }
 

@@ -292,6 +292,29 @@ async fn rebinding_to_refused_addresses() {
     }
 }
 
+/// As behind a proxy that gives each name an address for benchmarks.
+#[tokio::test]
+async fn addresses_of_subnets_that_the_user_permits() {
+    let (listener, address) = server().await;
+    let outside = Outside::default();
+    outside.name("a.test", &["198.18.0.7"]).name("own.test", &["127.0.0.1"]);
+    outside.server("198.18.0.7", address);
+    let permitted = ["198.18.0.0/15", "0.0.0.0/0"].map(|subnet| subnet.parse().unwrap());
+    let mut world = start_with(&["a.test:PORT", "own.test:PORT tls"], &outside, |gateway| {
+        gateway.with_addresses(&permitted)
+    })
+    .await;
+    let _client = world.connect("a.test").await;
+    let _host = soon(listener.accept()).await.unwrap();
+    assert_eq!(world.event().await.phase, Phase::Opened);
+    let hello = client_hello(&["own.test"], 0);
+    let (error, _) = world.send_refused("own.test", &hello).await;
+    assert!(
+        matches!(error, ConnectionError::Address { class: AddressClass::Loopback, .. }),
+        "{error}"
+    );
+}
+
 #[tokio::test]
 async fn rebinding_between_connections() {
     let (listener, address) = server().await;

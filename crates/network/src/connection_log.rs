@@ -20,6 +20,8 @@ use crate::connection_file::{ConnectionFile, ConnectionOutcome, LoggedConnection
 pub(crate) struct ConnectionLog {
     /// The rules of each stack, without those of learning.
     listed: BTreeMap<String, NetRules>,
+    /// The hosts of the agent's reports and updates: that they are refused is no advice to allow them.
+    unadvertised: NetRules,
     file: ConnectionFile,
     /// Finds callers, once calls can run.
     finder: Option<Arc<CallerFinder>>,
@@ -47,9 +49,10 @@ const MAX_CALLERS: usize = 1024;
 const MAX_LISTED: usize = 10;
 
 impl ConnectionLog {
-    /// Creates a log. `listed` are the rules of each stack, without those of learning.
-    pub(crate) fn new(listed: BTreeMap<String, NetRules>) -> Self {
-        ConnectionLog { listed, ..ConnectionLog::default() }
+    /// Creates a log. `listed` are the rules of each stack, without those of learning; refusals of `unadvertised` to the
+    /// agent are only in the file.
+    pub(crate) fn new(listed: BTreeMap<String, NetRules>, unadvertised: NetRules) -> Self {
+        ConnectionLog { listed, unadvertised, ..ConnectionLog::default() }
     }
 
     /// Replaces the rules without those of learning.
@@ -165,7 +168,9 @@ impl ConnectionLog {
             tracing::info!("{} did not reach {subject}: {error}", event.stack);
             return;
         }
-        if self.named.contains_key(&subject) {
+        let name = Name::parse(event.name.as_bytes());
+        let is_own = name.is_ok_and(|name| self.unadvertised.permits_name(&name));
+        if self.named.contains_key(&subject) || event.stack == AGENT_STACK && is_own {
             return;
         }
         if self.named.len() >= MAX_REFUSALS {
@@ -217,10 +222,18 @@ fn refusal_text(subject: &str, error: &ConnectionError, suggestion: Option<&str>
         ConnectionError::NoRule => ": net.deny takes it away".to_owned(),
         error => format!(": {error}"),
     };
-    let hint =
-        suggestion.map(|rule| format!("; allow it with: aifo-coder net allow {}", quoted(rule)));
-    format!("{subject}{cause}{}", hint.unwrap_or_default())
+    let hint = match (suggestion, error) {
+        (Some(rule), _) => format!("; allow it with: aifo-coder net allow {}", quoted(rule)),
+        (None, ConnectionError::Address { class, .. }) if class.is_of_no_host() => {
+            format!("; {OF_NO_HOST}")
+        }
+        (None, _) => String::new(),
+    };
+    format!("{subject}{cause}{hint}")
 }
+
+/// The remedy for an address that a proxy of this machine gives to names.
+const OF_NO_HOST: &str = "if your proxy gives names such addresses, permit its range: net.addresses in your configuration";
 
 /// Quotes a rule with options for a shell.
 fn quoted(rule: &str) -> String {
@@ -275,9 +288,20 @@ mod tests {
     }
 
     #[test]
+    fn reports_and_updates_of_the_agent_are_not_advertised() {
+        let own = NetRules::parse(&["*.reports.example".to_owned()]).unwrap();
+        let mut log = ConnectionLog::new(BTreeMap::new(), own);
+        log.add(&event(AGENT_STACK, "a.reports.example", Some(443), ConnectionError::NoRule));
+        assert_eq!(log.report(), None);
+        log.add(&event("tools", "a.reports.example", Some(443), ConnectionError::NoRule));
+        assert!(log.report().is_some_and(|line| line.contains("a.reports.example:443")));
+    }
+
+    #[test]
     fn a_name_that_is_taken_away_has_no_suggestion() {
         let denied = NetRules::default().take_away(&["b.example".to_owned()]).unwrap();
-        let mut log = ConnectionLog::new(BTreeMap::from([("tools".to_owned(), denied)]));
+        let mut log =
+            ConnectionLog::new(BTreeMap::from([("tools".to_owned(), denied)]), NetRules::default());
         log.add(&event("tools", "a.example", None, ConnectionError::NoRule));
         log.add(&event("tools", "b.example", None, ConnectionError::NoRule));
         let suggestions: Vec<_> = log.named.values().cloned().collect();
@@ -290,7 +314,8 @@ mod tests {
     fn learnt_names_are_those_without_a_rule() {
         let listed = NetRules::parse(&["a.example:443".to_owned()]).unwrap();
         let learning = listed.clone().learning();
-        let mut log = ConnectionLog::new(BTreeMap::from([("tools".to_owned(), listed)]));
+        let mut log =
+            ConnectionLog::new(BTreeMap::from([("tools".to_owned(), listed)]), NetRules::default());
         assert_eq!(log.report_learnt(), None);
         for (name, port) in [("b.example", 443), ("a.example", 443), ("a.example", 22)] {
             let verdict = learning.judge(&Name::parse(name.as_bytes()).unwrap(), port);

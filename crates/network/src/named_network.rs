@@ -100,7 +100,7 @@ impl NamedNetwork {
         // Every name has an address, whichever stack may reach it.
         let all = listed.values().map(served).reduce(NetRules::union).unwrap_or_default();
         let ports = StackPorts { rules: all.ports().into_iter().collect(), ..ports };
-        let log = Arc::new(Mutex::new(ConnectionLog::new(listed.clone())));
+        let log = Arc::new(Mutex::new(ConnectionLog::new(listed.clone(), rules.unadvertised())));
         let shared = Arc::clone(&log);
         let gateway = Gateway::new(Arc::new(all), move |event| {
             lock(&shared).add(&event);
@@ -114,6 +114,7 @@ impl NamedNetwork {
                 lock(&shared).set_caller(id, caller);
             }))
         });
+        let gateway = gateway.with_addresses(rules.permitted_addresses());
         let variable = |name: &str| std::env::var(name).ok();
         let gateway = match ParentProxy::for_requests(variable)? {
             Some(parent) => gateway.with_request_proxy(parent),

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use aifo_egress::{Name, NameVerdict, NetRules, RuleError};
-use aifo_types::Kind;
+use aifo_types::{Kind, Subnet};
 use serde::Deserialize;
 
 /// The rules of a session. Their order does not matter.
@@ -15,6 +15,8 @@ pub struct NetworkRules {
     denied: Vec<String>,
     /// The hosts of the agent groups; empty without an agent.
     agent: AgentHosts,
+    /// Addresses that every name may have.
+    addresses: Vec<Subnet>,
 }
 
 /// The hosts of an agent: rules of a network by name.
@@ -108,6 +110,16 @@ impl NetworkRules {
         Ok(())
     }
 
+    /// Permits every name addresses of these subnets.
+    pub fn permit_addresses(&mut self, subnets: &[Subnet]) {
+        self.addresses.extend_from_slice(subnets);
+    }
+
+    /// Returns the subnets whose addresses every name may have.
+    pub fn permitted_addresses(&self) -> &[Subnet] {
+        &self.addresses
+    }
+
     /// Sets the hosts of the agent groups. Errors: one is not valid.
     pub fn set_agent(&mut self, hosts: &AgentHosts) -> Result<(), RuleError> {
         for (_, hosts_of) in AGENT_GROUPS {
@@ -115,6 +127,13 @@ impl NetworkRules {
         }
         self.agent.clone_from(hosts);
         Ok(())
+    }
+
+    /// Returns the hosts of the agent's reports and updates.
+    pub(crate) fn unadvertised(&self) -> NetRules {
+        // They were parsed when they were set.
+        NetRules::parse(&[&self.agent.telemetry[..], &self.agent.update].concat())
+            .unwrap_or_default()
     }
 
     /// Returns the rules of the stack of a kind's tools.

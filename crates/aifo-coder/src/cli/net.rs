@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueHint};
 
 use super::cluster::ClusterFlags;
-use super::session::{ContainerFlags, Project};
+use super::session::{ContainerFlags, Project, Workspace};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -46,7 +46,18 @@ pub(crate) enum NetCommand {
     },
     /// Add rules to your configuration file and to running sessions
     Allow(NetAllow),
-    /// Explain which rules allow or refuse a name
+    /// Remove rules from your configuration file
+    Forget(NetAllow),
+    /// List the rules of a session in this project, with their sources
+    List {
+        #[command(flatten)]
+        workspace: Workspace,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Explain which rules allow or refuse a name, as `why --net` does
+    #[command(hide = true)]
     Check(Box<NetCheck>),
 }
 

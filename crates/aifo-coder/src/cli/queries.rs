@@ -40,6 +40,9 @@ pub(crate) struct Why {
     /// Explain the image of each toolchain instead of a call
     #[arg(long, conflicts_with = "words")]
     pub(crate) toolchains: bool,
+    /// Explain which rules allow or refuse a name, with the addresses that it has here, instead of a call
+    #[arg(long, value_name = "NAME[:PORT]", conflicts_with_all = ["toolchains", "verbose", "words"])]
+    pub(crate) net: Option<String>,
     /// Explain a call of the session in a pod whose id starts with ID
     #[arg(long, value_name = "ID", conflicts_with_all = ["toolchains", "verbose"])]
     pub(crate) session: Option<String>,
@@ -51,7 +54,7 @@ pub(crate) struct Why {
     pub(crate) path: Vec<String>,
     /// Tool and its arguments; of a request, its command: one word is shell text
     #[arg(
-        required_unless_present_any = ["toolchains", "kind", "path"],
+        required_unless_present_any = ["toolchains", "kind", "path", "net"],
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "TOOL"

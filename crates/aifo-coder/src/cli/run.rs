@@ -10,7 +10,7 @@ use super::session::{Session, SmartFlags, StateFlags};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Keep the session when the terminal is closed, for `aifo-coder attach`; Ctrl-\ Ctrl-D leaves it
+    /// Keep the session when the terminal is closed, for `aifo-coder attach`; Ctrl-\ d leaves it
     #[arg(long, conflicts_with = "detach")]
     pub(crate) keep: bool,
     /// Start without a terminal, for `aifo-coder attach`, and print the session's id

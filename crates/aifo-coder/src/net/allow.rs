@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use aifo_config::{Source, UsageError, add_net_rules};
+use aifo_config::{Source, UsageError, add_net_rules, remove_net_rules};
 use aifo_egress::NetRules;
 use aifo_host::{SessionInfo, running_sessions};
 use aifo_network::{NetworkRules, RuleScope, allow_names};
 use aifo_terminal::{console, paint};
 use aifo_types::Kind;
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use crate::cli::NetAllow;
 
@@ -19,11 +19,9 @@ pub(super) fn allow(flags: &NetAllow) -> anyhow::Result<ExitCode> {
         added.map_err(|error| UsageError(error.to_string()))?;
     }
     let parsed = parsed.of_all();
-    let blanks_once = |rule: &String| rule.split_whitespace().collect::<Vec<_>>().join(" ");
-    let rules: Vec<String> = flags.rules.iter().map(blanks_once).collect();
+    let rules: Vec<String> = flags.rules.iter().map(|rule| blanks_once(rule)).collect();
     let scope = scope(flags)?;
-    let path = aifo_config::user_file_path()
-        .context("no configuration directory: neither XDG_CONFIG_HOME nor HOME is set")?;
+    let path = aifo_config::user_file_path().context(NO_HOME)?;
     match add_net_rules(&path, &scope, &rules)? {
         Some(difference) => paint::print(&difference)?,
         None => console::say(format_args!("'{}' has these rules already", path.display())),
@@ -33,6 +31,27 @@ pub(super) fn allow(flags: &NetAllow) -> anyhow::Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// Removes rules from the user's file.
+pub(super) fn forget(flags: &NetAllow) -> anyhow::Result<ExitCode> {
+    let path = aifo_config::user_file_path().context(NO_HOME)?;
+    let rules: Vec<String> = flags.rules.iter().map(|rule| blanks_once(rule)).collect();
+    match remove_net_rules(&path, &scope(flags)?, &rules)? {
+        Some(difference) => paint::print(&difference)?,
+        None => bail!("'{}' has no such rule\nhint: see: aifo-coder net list", path.display()),
+    }
+    if running_sessions().iter().any(|session| session.name_ports.is_some()) {
+        console::say("running sessions keep the rules that they have");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A rule as the file has it.
+fn blanks_once(rule: &str) -> String {
+    rule.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+const NO_HOME: &str = "no configuration directory: neither XDG_CONFIG_HOME nor HOME is set";
 
 /// Returns the stacks that get the rules. Errors: there is no such kind.
 fn scope(flags: &NetAllow) -> anyhow::Result<RuleScope> {

@@ -2,14 +2,16 @@
 //!
 //! Proves `spec/cli.md#net-check`.
 
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
 use std::process::ExitCode;
 
-use aifo_config::UsageError;
-use aifo_egress::{Name, NetRules};
+use aifo_config::{Config, UsageError};
+use aifo_egress::{AddressClass, Name, NetRules};
 use aifo_network::{NetworkRules, NetworkVerdict, RuleScope, ToolStacks};
 use aifo_sidecar::TOOLS_STACK;
 use aifo_terminal::paint;
-use aifo_types::{Kind, escape_line};
+use aifo_types::{Kind, Subnet, escape_line};
 use serde::Serialize;
 
 use crate::cli::NetCheck;
@@ -18,12 +20,31 @@ use crate::cli::NetCheck;
 const HTTPS: u16 = 443;
 
 pub(super) fn check(flags: &NetCheck) -> anyhow::Result<ExitCode> {
-    let (name, port) = parse(&flags.name)?;
     let workspace = aifo_config::real(&flags.project.workspace.path);
     let set = flags.containers.add_to(flags.project.flags());
     let config = aifo_config::load(&workspace, &set)?;
-    let (mut rules, _) = config.network_rules(&workspace);
-    if let Some(agent) = &flags.agent {
+    let of = (flags.name.as_str(), flags.agent.as_deref());
+    explain(&config, &workspace, of, Resolve::No, flags.json)
+}
+
+/// The choice to resolve the name, which may take seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resolve {
+    Yes,
+    No,
+}
+
+/// Prints which rules decide about a name, with the hosts of an agent.
+pub(crate) fn explain(
+    config: &Config,
+    workspace: &Path,
+    (text_of_name, agent): (&str, Option<&str>),
+    resolve: Resolve,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let (name, port) = parse(text_of_name)?;
+    let (mut rules, _) = config.network_rules(workspace);
+    if let Some(agent) = agent {
         let agent = config.agent_named(agent)?;
         rules.set_agent(&agent.hosts)?;
         if config.net_defaults.value {
@@ -37,13 +58,44 @@ pub(super) fn check(flags: &NetCheck) -> anyhow::Result<ExitCode> {
         port,
         mode: config.network_mode(),
         stacks: decisions(&rules, &stacks, &name, port),
+        addresses: match resolve {
+            Resolve::Yes => addresses(&name, port, rules.permitted_addresses()),
+            Resolve::No => Vec::new(),
+        },
     };
-    match flags.json {
+    match as_json {
         true => paint::print_json(&checked)?,
         false => paint::print(&text(&checked))?,
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// Resolves a name as a session does; none if it has no address here.
+fn addresses(name: &Name, port: u16, permitted: &[Subnet]) -> Vec<AddressRow> {
+    let found = (name.as_str(), port).to_socket_addrs().into_iter().flatten();
+    let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let row = |address: IpAddr| {
+        let is_permitted = matches!(address.to_canonical(), IpAddr::V4(address)
+            if permitted.iter().any(|subnet| subnet.contains(address)));
+        let class = AddressClass::of(address).filter(|_| !is_permitted);
+        let remedy = class.map(|class| match class {
+            AddressClass::Private | AddressClass::Shared => {
+                format!("aifo-coder net allow '{name}:{port} private'")
+            }
+            class if class.is_of_no_host() => {
+                "its range in net.addresses of your configuration".to_owned()
+            }
+            _ => format!("aifo-coder net allow '{name}:{port} address={address}'"),
+        });
+        AddressRow { address: address.to_string(), class: class.map(|it| it.to_string()), remedy }
+    };
+    addresses.into_iter().take(MAX_ADDRESSES).map(row).collect()
+}
+
+/// The addresses that are shown.
+const MAX_ADDRESSES: usize = 4;
 
 /// Parses `NAME[:PORT]`. Errors: those of a rule, and a rule for more than one name and port.
 fn parse(text: &str) -> Result<(Name, u16), UsageError> {
@@ -79,6 +131,17 @@ struct Checked {
     /// The network of a session in containers.
     mode: String,
     stacks: Vec<Row>,
+    /// Those that the name has here, if it was resolved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    addresses: Vec<AddressRow>,
+}
+
+#[derive(Serialize)]
+struct AddressRow {
+    address: String,
+    /// Why it is not dialled without a further setting.
+    class: Option<String>,
+    remedy: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -133,7 +196,7 @@ impl Row {
 
 /// Returns a line per stack, with the rules and their sources.
 fn text(checked: &Checked) -> String {
-    let Checked { name, port, mode, stacks } = checked;
+    let Checked { name, port, mode, stacks, addresses } = checked;
     let mut text = match mode.as_str() {
         "names" => format!("{name}:{port}\n"),
         "learn" => format!("{name}:{port}, and --net learn allows names without a rule\n"),
@@ -156,6 +219,14 @@ fn text(checked: &Checked) -> String {
         };
         text += &escape_line(&format!("{label:<width$}  {verdict}: {cause}"));
         text.push('\n');
+    }
+    for AddressRow { address, class, remedy } in addresses {
+        text += &match (class, remedy) {
+            (Some(class), Some(remedy)) => {
+                format!("address  {address} is {class}, so it is refused; to permit it: {remedy}\n")
+            }
+            _ => format!("address  {address}\n"),
+        };
     }
     let is_missing = |row: &Row| row.rules.is_empty() && row.denied_by.is_empty();
     if stacks.iter().all(is_missing) {
@@ -197,7 +268,13 @@ mod tests {
         let check = |name: &str, port, mode: &str| {
             let name = Name::parse(name.as_bytes()).unwrap();
             let stacks = decisions(&rules, &ToolStacks::new(&rules, &kinds), &name, port);
-            text(&Checked { name: name.to_string(), port, mode: mode.to_owned(), stacks })
+            text(&Checked {
+                name: name.to_string(),
+                port,
+                mode: mode.to_owned(),
+                stacks,
+                addresses: Vec::new(),
+            })
         };
         let rows = [
             (
@@ -232,7 +309,13 @@ mod tests {
         let name = Name::parse(b"crates.io").unwrap();
         let stacks = decisions(&rules, &ToolStacks::new(&rules, &kinds), &name, 443);
         let mode = "names".to_owned();
-        let text = text(&Checked { name: name.to_string(), port: 443, mode, stacks });
+        let text = text(&Checked {
+            name: name.to_string(),
+            port: 443,
+            mode,
+            stacks,
+            addresses: Vec::new(),
+        });
         let expected = "crates.io:443\n\
                         tools:rust                allowed: '@rust' (rust, default)\n\
                         tools:c-cpp (c-cpp, zig)  refused: no rule allows it\n\

@@ -90,6 +90,17 @@ fn a_workspace_may_only_turn_the_default_rules_off() {
 }
 
 #[test]
+fn addresses_are_subnets_of_the_user() {
+    let config = of_user("[net]\naddresses = [\"198.18.0.0/15\", \"100.64.0.0/10\"]").unwrap();
+    let shown: Vec<String> = config.net_addresses.value.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["198.18.0.0/15", "100.64.0.0/10"]);
+    let error = of_user("[net]\naddresses = [\"198.18.0.1\"]").unwrap_err().to_string();
+    assert!(error.contains("invalid subnet '198.18.0.1'"), "{error}");
+    let error = of_files("", "[net]\naddresses = [\"198.18.0.0/15\"]").unwrap_err().to_string();
+    assert!(error.contains("permits addresses"), "{error}");
+}
+
+#[test]
 fn invalid_rules_have_the_place_and_a_hint() {
     let error = of_user("[net]\nallow = [\"a.example\", \"*\"]").unwrap_err();
     let expected = "/u.toml:2: invalid wildcard in network rule '*'";

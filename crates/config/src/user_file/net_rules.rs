@@ -2,6 +2,8 @@
 //!
 //! Proves `spec/cli.md#net-allow`.
 
+use std::ops::Range;
+
 use toml::Table;
 use toml::de::{DeTable, DeValue};
 
@@ -37,6 +39,39 @@ pub(super) fn add_rules(text: &str, path: &[&str], rules: &[String]) -> Result<S
     }
 }
 
+/// Returns the text without `rules` in that list; those that it does not have are skipped. A comment between a
+/// rule and the next one goes with it. Errors: as for [`add_rules`].
+pub(super) fn remove_rules(
+    text: &str,
+    path: &[&str],
+    rules: &[String],
+) -> Result<String, CannotEdit> {
+    let mut text = text.to_owned();
+    for rule in rules {
+        let mut expected: Table = toml::from_str(&text).map_err(|_| CannotEdit)?;
+        let list = allowed(&mut expected, path).ok_or(CannotEdit)?;
+        let Some(at) = list.iter().position(|value| value.as_str() == Some(rule)) else { continue };
+        list.remove(at);
+        let parsed = DeTable::parse(&text).map_err(|_| CannotEdit)?;
+        let spans = find_array(parsed.get_ref(), path).ok_or(CannotEdit)?.elements;
+        let own = spans.get(at).cloned().ok_or(CannotEdit)?;
+        let range =
+            match (spans.get(at + 1), at.checked_sub(1).and_then(|before| spans.get(before))) {
+                (Some(next), _) => own.start..next.start,
+                (None, Some(before)) => before.end..own.end,
+                (None, None) => own,
+            };
+        drop(parsed);
+        let mut after = text.clone();
+        after.replace_range(range, "");
+        match toml::from_str::<Table>(&after) {
+            Ok(table) if table == expected => text = after,
+            _ => return Err(CannotEdit),
+        }
+    }
+    Ok(text)
+}
+
 /// Returns a rule as a TOML string. A valid rule has no character to escape.
 pub(super) fn quoted(rule: &str) -> String {
     format!("\"{rule}\"")
@@ -52,11 +87,11 @@ fn allowed<'a>(table: &'a mut Table, path: &[&str]) -> Option<&'a mut Vec<toml::
     table.entry("allow").or_insert_with(|| toml::Value::Array(Vec::new())).as_array_mut()
 }
 
-/// Offsets of an array: of its brackets, and of the end of its last element.
+/// Offsets of an array: of its brackets, and of its elements.
 struct ArrayPlace {
     start: usize,
     end: usize,
-    last_end: Option<usize>,
+    elements: Vec<Range<usize>>,
 }
 
 fn find_array(root: &DeTable<'_>, path: &[&str]) -> Option<ArrayPlace> {
@@ -66,12 +101,12 @@ fn find_array(root: &DeTable<'_>, path: &[&str]) -> Option<ArrayPlace> {
     }
     let value = table.get("allow")?;
     let DeValue::Array(elements) = value.get_ref() else { return None };
-    let last_end = elements.iter().last().map(|element| element.span().end);
-    Some(ArrayPlace { start: value.span().start, end: value.span().end, last_end })
+    let elements = elements.iter().map(|element| element.span()).collect();
+    Some(ArrayPlace { start: value.span().start, end: value.span().end, elements })
 }
 
 fn in_array(text: &str, array: &ArrayPlace, new: &[String]) -> String {
-    let Some(last) = array.last_end else {
+    let Some(last) = array.elements.last().map(|last| last.end) else {
         return insert(text, array.start.saturating_add(1), &new.join(", "));
     };
     // Between the last element and the bracket are blanks, comments and perhaps a comma.
@@ -172,6 +207,31 @@ mod tests {
             assert_eq!(add(text, path, &["x", "y z", "x"]), Ok(expected.clone()), "{text}");
             let again = add(&expected, path, &["y z", "x"]);
             assert_eq!(again, Ok(expected), "nothing is added twice");
+        }
+    }
+
+    #[test]
+    fn rules_are_removed_and_the_rest_is_kept() {
+        let remove = |text: &str, rules: &[&str]| {
+            let rules: Vec<String> = rules.iter().map(|rule| (*rule).to_owned()).collect();
+            remove_rules(text, &["net"], &rules)
+        };
+        let rows = [
+            ("[net]\nallow = ['a', \"x\", 'b'] # c\n", "[net]\nallow = ['a', 'b'] # c\n"),
+            ("[net]\nallow = ['a', \"x\"]\n", "[net]\nallow = ['a']\n"),
+            ("[net]\nallow = [\"x\", ]\n", "[net]\nallow = [, ]\n"),
+            (
+                "[net]\nallow = [\n  'a', # why\n  'x', # for x\n  'b',\n]\n",
+                "[net]\nallow = [\n  'a', # why\n  'b',\n]\n",
+            ),
+            ("[net]\nallow = ['a']\n", "[net]\nallow = ['a']\n"),
+            ("", ""),
+        ];
+        for (text, expected) in rows {
+            match expected.contains("[,") {
+                true => assert_eq!(remove(text, &["x"]), Err(CannotEdit), "{text}"),
+                false => assert_eq!(remove(text, &["x"]).as_deref(), Ok(expected), "{text}"),
+            }
         }
     }
 
