@@ -237,17 +237,17 @@ pub(crate) async fn detach(flags: &cli::Detach) -> anyhow::Result<ExitCode> {
 fn chosen(given: Option<&str>, mut sessions: Vec<HeldSession>) -> anyhow::Result<HeldSession> {
     let running = running_sessions();
     let rows: Vec<_> = sessions.iter().map(|held| Row::of_held(held, &running)).collect();
-    let of = |row: &Row| row.candidate.clone();
-    let is_held = |held: &[_]| !sessions_meant(given, &choice::here(), held).is_empty();
-    if !is_held(&rows.iter().map(of).collect::<Vec<_>>()) {
-        let others: Vec<_> = running.iter().map(Row::from).collect();
-        if let Ok(other) = choice::choose(given, "running session", &others) {
-            bail!(
-                "session {} has no holder, so only its own terminal shows it\n\
-                 hint: start sessions with: aifo-coder run --keep",
-                others.get(other).map(Row::label).unwrap_or_default()
-            );
-        }
+    let first_meant = |rows: &[Row]| {
+        let candidates: Vec<_> = rows.iter().map(|row| row.candidate.clone()).collect();
+        sessions_meant(given, &choice::here(), &candidates).first().copied()
+    };
+    let others: Vec<_> = running.iter().map(Row::from).collect();
+    if let (None, Some(other)) = (first_meant(&rows), first_meant(&others)) {
+        bail!(
+            "session {} has no holder, so only its own terminal shows it\n\
+             hint: start sessions with: aifo-coder run --keep",
+            others.get(other).map(Row::label).unwrap_or_default()
+        );
     }
     Ok(sessions.swap_remove(choice::choose(given, "held session", &rows)?))
 }
