@@ -19,24 +19,14 @@ pub(crate) struct Row {
 
 impl From<&SessionInfo> for Row {
     fn from(session: &SessionInfo) -> Self {
-        let candidate = Candidate {
-            id: session.id.clone(),
-            name: session.name.clone(),
-            workspace: session.workspace.clone(),
-        };
-        Row { candidate, since: session.started, state: "runs" }
+        Row { candidate: session.into(), since: session.started, state: "runs" }
     }
 }
 
 impl From<&SessionLog> for Row {
     fn from(log: &SessionLog) -> Self {
-        let candidate = Candidate {
-            id: log.id.clone(),
-            name: log.name.clone(),
-            workspace: log.workspace.clone(),
-        };
         let state = if log.session_runs() { "runs" } else { "ended" };
-        Row { candidate, since: log.written, state }
+        Row { candidate: log.into(), since: log.written, state }
     }
 }
 

@@ -50,12 +50,7 @@ fn of(mut logs: Vec<SessionLog>, given: Option<&str>, what: &str) -> anyhow::Res
             "no {what} has a log\nhint: each session of the last days has one; see: aifo-coder ps"
         );
     }
-    let candidate = |log: &SessionLog| Candidate {
-        id: log.id.clone(),
-        name: log.name.clone(),
-        workspace: log.workspace.clone(),
-    };
-    let candidates: Vec<_> = logs.iter().map(candidate).collect();
+    let candidates: Vec<_> = logs.iter().map(Candidate::from).collect();
     let here = choice::here();
     let meant = sessions_meant(given, &here, &candidates);
     let is_one_of = |log: &SessionLog| match given {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aifo_agents::trusted_programs_here;
 use aifo_engine::{Choice, Container, Engine, Flavor, within_timeout};
 use aifo_host::{
-    ControlClient, HeldSession, HeldState, SessionInfo, asking_sessions, held_sessions,
+    Candidate, ControlClient, HeldSession, HeldState, SessionInfo, asking_sessions, held_sessions,
     running_sessions, sessions_meant,
 };
 use aifo_kube::client::{self, Cluster};
@@ -125,8 +125,7 @@ pub(crate) fn running(given: Option<&str>) -> anyhow::Result<SessionInfo> {
 /// Returns the session with questions that is meant; if several are, the only one of them with an open question.
 pub(crate) async fn asking(given: Option<&str>) -> anyhow::Result<SessionInfo> {
     let mut sessions = asking_sessions();
-    let candidates: Vec<_> =
-        sessions.iter().map(|session| choice::Row::from(session).candidate).collect();
+    let candidates: Vec<_> = sessions.iter().map(Candidate::from).collect();
     let meant = sessions_meant(given, &choice::here(), &candidates);
     if meant.len() > 1 {
         let mut open = Vec::new();

@@ -55,18 +55,7 @@ pub(crate) fn judge_address_within(
     permitted: &[Subnet],
 ) -> Result<(), AddressClass> {
     judge_address(address, rule).or_else(|class| {
-        let is_of_network = matches!(
-            class,
-            AddressClass::Private
-                | AddressClass::Shared
-                | AddressClass::Documentation
-                | AddressClass::Benchmark
-                | AddressClass::Reserved
-        );
-        match address.to_canonical() {
-            IpAddr::V4(v4) if is_of_network && permitted.iter().any(|it| it.contains(v4)) => Ok(()),
-            _ => Err(class),
-        }
+        if class.is_permitted_within(address, permitted) { Ok(()) } else { Err(class) }
     })
 }
 
@@ -77,6 +66,16 @@ impl AddressClass {
             self,
             AddressClass::Documentation | AddressClass::Benchmark | AddressClass::Reserved
         )
+    }
+
+    /// Returns whether these subnets permit an address of this class to every name.
+    pub fn is_permitted_within(self, address: IpAddr, permitted: &[Subnet]) -> bool {
+        let is_of_network =
+            matches!(self, AddressClass::Private | AddressClass::Shared) || self.is_of_no_host();
+        match address.to_canonical() {
+            IpAddr::V4(v4) => is_of_network && permitted.iter().any(|it| it.contains(v4)),
+            IpAddr::V6(_) => false,
+        }
     }
 
     /// Returns the class of a refused address; `None` for a public one.

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::running::asking_sessions;
+use crate::running::{SessionInfo, asking_sessions};
+use crate::session_logs::SessionLog;
 
 /// The longest part of a name before its number, in bytes.
 const MAX_PROGRAM: usize = 24;
@@ -34,6 +35,18 @@ pub struct Candidate {
     pub name: String,
     /// Its workspace; empty if it is not known.
     pub workspace: PathBuf,
+}
+
+impl From<&SessionInfo> for Candidate {
+    fn from(SessionInfo { id, name, workspace, .. }: &SessionInfo) -> Self {
+        Candidate { id: id.clone(), name: name.clone(), workspace: workspace.clone() }
+    }
+}
+
+impl From<&SessionLog> for Candidate {
+    fn from(SessionLog { id, name, workspace, .. }: &SessionLog) -> Self {
+        Candidate { id: id.clone(), name: name.clone(), workspace: workspace.clone() }
+    }
 }
 
 /// Returns the indices of the sessions that are meant: by their name, else by the beginning of their id, else by that

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use aifo_config::{Config, UsageError};
 use aifo_egress::{AddressClass, Name, NetRules};
-use aifo_network::{NetworkRules, NetworkVerdict, RuleScope, ToolStacks};
+use aifo_network::{NetworkRule, NetworkRules, NetworkVerdict, RuleScope, ToolStacks};
 use aifo_sidecar::TOOLS_STACK;
 use aifo_terminal::paint;
 use aifo_types::{Kind, Subnet, escape_line};
@@ -77,9 +77,8 @@ fn addresses(name: &Name, port: u16, permitted: &[Subnet]) -> Vec<AddressRow> {
     addresses.sort_unstable();
     addresses.dedup();
     let row = |address: IpAddr| {
-        let is_permitted = matches!(address.to_canonical(), IpAddr::V4(address)
-            if permitted.iter().any(|subnet| subnet.contains(address)));
-        let class = AddressClass::of(address).filter(|_| !is_permitted);
+        let class = AddressClass::of(address);
+        let class = class.filter(|class| !class.is_permitted_within(address, permitted));
         let remedy = class.map(|class| match class {
             AddressClass::Private | AddressClass::Shared => {
                 format!("aifo-coder net allow '{name}:{port} private'")
@@ -155,12 +154,27 @@ struct Row {
     denied_by: Vec<String>,
 }
 
+/// A rule in JSON.
 #[derive(Serialize)]
-struct RuleRow {
-    rule: String,
-    source: String,
-    /// The kind whose tools have it, or `agent`.
-    only: Option<String>,
+pub(super) struct RuleRow {
+    pub(super) rule: String,
+    pub(super) source: String,
+    /// The kind whose tools have it, or `agent`; null for all.
+    pub(super) only: Option<String>,
+}
+
+impl RuleRow {
+    pub(super) fn of(rule: &NetworkRule) -> Self {
+        RuleRow {
+            rule: rule.rule.clone(),
+            source: rule.source.clone(),
+            only: match &rule.scope {
+                RuleScope::All => None,
+                RuleScope::Kind(kind) => Some(kind.to_string()),
+                RuleScope::Agent => Some("agent".to_owned()),
+            },
+        }
+    }
 }
 
 impl Row {
@@ -175,15 +189,7 @@ impl Row {
     }
 
     fn of(stack: String, kinds: &[Kind], verdict: &NetworkVerdict<'_>) -> Self {
-        let rules = verdict.rules.iter().map(|rule| RuleRow {
-            rule: rule.rule.clone(),
-            source: rule.source.clone(),
-            only: match &rule.scope {
-                RuleScope::All => None,
-                RuleScope::Kind(kind) => Some(kind.to_string()),
-                RuleScope::Agent => Some("agent".to_owned()),
-            },
-        });
+        let rules = verdict.rules.iter().map(|rule| RuleRow::of(rule));
         Row {
             stack,
             kinds: kinds.iter().map(Kind::to_string).collect(),
