@@ -42,10 +42,9 @@ fn git_is_judged_however_the_agent_calls_it() {
         // Not judged: full paths are code.
         ("/usr/bin/git push", 128),
         ("git --version", 0),
-        ("gh --version", 127),
-        ("command -v gh", 1),
-        ("bash -lc 'command -v gh'", 1),
+        ("docker --version", 127),
         ("command -v docker", 1),
+        ("bash -lc 'command -v docker'", 1),
         ("tac /dev/null", 86),
     ];
     let script = calls.map(|(call, _)| format!("{call}; echo \"exit $?\"\n")).concat();
@@ -60,7 +59,7 @@ fn git_is_judged_however_the_agent_calls_it() {
     }
     let denied = outcome.stderr.matches("aifo-shim: denied by rule '").count();
     assert_eq!(denied, 11, "{}", outcome.stderr);
-    assert!(outcome.stderr.contains("gh: command not found\n"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("docker: command not found\n"), "{}", outcome.stderr);
     let log = Outcome::of(&mut coder(&containers, &["log", "--all"])).text();
     let in_place: Vec<&str> = log.lines().filter(|line| line.contains("  agent     ")).collect();
     assert!(in_place.iter().all(|line| line.contains("  agent     git ")), "{log}");
