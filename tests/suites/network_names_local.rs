@@ -147,6 +147,29 @@ sys.exit(int(sys.argv[1]))
     other.finish();
 }
 
+/// A package manager that tries again for minutes does not hide the cause.
+#[test]
+fn a_call_that_goes_on_has_its_line_while_it_runs() {
+    if !possible("a_call_that_goes_on_has_its_line_while_it_runs") {
+        return;
+    }
+    let session = start(&HelloServer::new(), &[]);
+    let done = session.file("done");
+    let tries = "
+import os, socket, sys, time
+while not os.path.exists(sys.argv[1]):
+    try: socket.gethostbyname('other.test')
+    except socket.gaierror: time.sleep(0.1)
+";
+    let call = Running::start(session.shim("python3").args(["-c", tries, &done]));
+    let line =
+        "aifo: python3 was refused other.test; allow it with: aifo-coder net allow other.test\n";
+    call.complains(line);
+    fs::write(&done, "").unwrap();
+    let outcome = call.finish();
+    assert_eq!(outcome.exited(0).stderr, line, "once");
+}
+
 /// Without privileges, in each confinement: uid and gid are the user's, and there is no capability.
 #[test]
 fn tools_keep_their_user_and_have_no_capability() {

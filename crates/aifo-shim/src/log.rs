@@ -76,7 +76,7 @@ impl Drop for Progress {
 
 /// Returns whether stderr is a terminal without line editing or echo: an editor, an agent or another
 /// program with a user interface has it, and positions its text.
-fn is_drawn_on() -> bool {
+pub(crate) fn is_drawn_on() -> bool {
     let stderr = std::io::stderr();
     let cooked = libc::ICANON | libc::ECHO;
     terminal::modes(stderr.as_fd()).is_ok_and(|modes| modes.local & cooked != cooked)

@@ -147,6 +147,7 @@ impl<'a> Relay<'a> {
                     return Ok(exit);
                 }
             }
+            self.refusals.report_early();
             self.close_passed_fds();
             if let Some(terminal_input) = &mut self.terminal_input {
                 terminal_input.try_acquire(Instant::now(), &mut self.connection);

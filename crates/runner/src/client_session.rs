@@ -90,12 +90,12 @@ impl ClientSession {
     }
 
     /// Sends the response head and `Started`, once, followed by another frame.
-    pub(crate) fn send_started(&mut self, started: &Frame<'_>, then: Option<&Frame<'_>>) {
+    pub(crate) fn send_started(&mut self, started: &Frame<'_>, then: &[Frame<'_>]) {
         let mut bytes = std::mem::take(&mut self.response_head);
         if !bytes.is_empty() {
             started.encode(&mut bytes);
         }
-        if let Some(frame) = then {
+        for frame in then {
             frame.encode(&mut bytes);
         }
         if !bytes.is_empty() {

@@ -134,9 +134,9 @@ impl Exec {
         &self.exec_tag
     }
 
-    /// Keeps a refusal of the network for the client, which gets it if the tool fails.
+    /// Keeps a refusal of the network for the client, which gets it if the tool fails or goes on running.
     pub(crate) fn add_refusal(&mut self, text: String) {
-        self.refusals.add(text);
+        self.refusals.add(text, Instant::now());
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -174,7 +174,8 @@ impl Exec {
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let escalation = self.escalation.as_ref().map(Escalation::poll_timeout);
-        escalation.into_iter().chain(self.started_due).chain(self.watch_due).min()
+        let refusals = self.refusals.poll_timeout().filter(|_| self.is_running());
+        escalation.into_iter().chain(self.started_due).chain(self.watch_due).chain(refusals).min()
     }
 
     pub(crate) fn on_ready(
@@ -255,7 +256,7 @@ impl Exec {
                     return self.on_start_error(error, context);
                 }
                 Ok(Some(Frame::Stopped { signal, resumed })) => {
-                    self.send_to_client(&Frame::Stopped { signal, resumed });
+                    self.send_to_client(&[Frame::Stopped { signal, resumed }]);
                 }
                 Ok(Some(Frame::Exit { exit, .. })) => {
                     let ResourceUsage { user, system, max_rss_kib, .. } = exit.usage;
@@ -291,7 +292,7 @@ impl Exec {
 
     pub(crate) fn on_stopped(&mut self, signal: u8, context: &mut ExecContext<'_>) {
         let resumed = self.resumed;
-        self.send_to_client(&Frame::Stopped { signal, resumed });
+        self.send_to_client(&[Frame::Stopped { signal, resumed }]);
         self.advance(context);
     }
 
@@ -311,7 +312,7 @@ impl Exec {
         }
     }
 
-    /// Reads the client, sends `Started` or the next signal of the escalation if it is due.
+    /// Reads the client, sends `Started`, refusals or the next signal of the escalation if it is due.
     pub(crate) fn handle_timeout(&mut self, context: &mut ExecContext<'_>) {
         if self.watch_due.is_some_and(|at| at <= context.now) {
             self.watch_client(context);
@@ -320,6 +321,13 @@ impl Exec {
         if self.started_due.is_some_and(|at| at <= context.now) {
             self.send_started();
             self.advance(context);
+        }
+        if self.is_running() {
+            let lines = self.refusals.take_due(&self.tool, context.now);
+            if !lines.is_empty() {
+                self.send_to_client(&refused(lines));
+                self.advance(context);
+            }
         }
         self.send_due_signal(context.now);
     }
@@ -343,20 +351,20 @@ impl Exec {
             let note =
                 note.filter(|note| *note != CallNote::Certificates || self.refusals.is_empty());
             let exit = Exit { ending: reaped.ending, cancelled, note, taken, usage };
+            let mut lines = Vec::new();
             if reaped.ending != Ending::Exited(0) {
-                for text in self.refusals.lines(&self.tool) {
-                    self.send_to_client(&Frame::Refused { text });
-                }
+                lines = self.refusals.take_all(&self.tool);
             }
             if let Some(rule) = self.no_network.take()
                 && matches!(reaped.ending, Ending::Exited(1..))
             {
-                let text = format!("{} ran without network, by rule '{rule}'", self.tool);
-                self.send_to_client(&Frame::Refused { text });
+                lines.push(format!("{} ran without network, by rule '{rule}'", self.tool));
             }
             let frame = Frame::Exit { serial: self.serial, exit };
+            let mut frames = refused(lines);
+            frames.push(frame.clone());
             // The client first: it is waiting.
-            self.send_to_client(&frame);
+            self.send_to_client(&frames);
             context.control.send(&frame);
         }
         if self.session.take_client_lost() {
@@ -368,4 +376,8 @@ impl Exec {
             self.monitor = None;
         }
     }
+}
+
+fn refused(lines: Vec<String>) -> Vec<Frame<'static>> {
+    lines.into_iter().map(|text| Frame::Refused { text }).collect()
 }

@@ -1,4 +1,4 @@
-//! Names that the network refused to a tool that failed (`spec/network.md#callers`).
+//! Names that the network refused to a tool (`spec/network.md#callers`).
 
 use aifo_wire::CallNote;
 
@@ -16,6 +16,13 @@ impl Refusals {
     pub(super) fn add(&mut self, text: &str) {
         if self.0.len() < MAX_LINES {
             self.0.push(text.to_owned());
+        }
+    }
+
+    /// Prints the lines of a tool that goes on, unless a program draws on the terminal.
+    pub(super) fn report_early(&mut self) {
+        if !self.0.is_empty() && !log::is_drawn_on() {
+            self.0.drain(..).for_each(log::notice);
         }
     }
 

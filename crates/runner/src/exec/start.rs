@@ -64,12 +64,12 @@ impl Exec {
     /// Sends `Started` to the client unless it was sent.
     pub(super) fn send_started(&mut self) {
         self.started_due = None;
-        self.session.send_started(&self.started_frame(), None);
+        self.session.send_started(&self.started_frame(), &[]);
     }
 
-    pub(super) fn send_to_client(&mut self, frame: &Frame<'_>) {
+    pub(super) fn send_to_client(&mut self, frames: &[Frame<'_>]) {
         self.started_due = None;
-        self.session.send_started(&self.started_frame(), Some(frame));
+        self.session.send_started(&self.started_frame(), frames);
     }
 
     pub(super) fn started_frame(&self) -> Frame<'static> {
