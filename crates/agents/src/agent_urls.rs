@@ -1,4 +1,5 @@
-//! The hosts of the URLs in an agent's variables, such as `OPENAI_BASE_URL` (`spec/network.md#agents`).
+//! The hosts of the URLs in an agent's variables, such as `OPENAI_BASE_URL`, and in its settings
+//! (`spec/network.md#agents`).
 
 use std::ffi::OsString;
 use std::fmt;
@@ -6,6 +7,7 @@ use std::net::IpAddr;
 
 use aifo_network::{NetworkRules, RuleScope, UrlHost};
 
+use crate::agent_settings::AgentSettings;
 use crate::agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
 use crate::agents::AgentSpec;
 
@@ -25,13 +27,15 @@ enum UnreachableHost {
 }
 
 impl AgentSpec {
-    /// Allows the agent the hosts of the URLs in its variables. `variable` returns the launcher's own ones.
+    /// Allows the agent the hosts of the URLs in its variables and settings. `variable` returns the launcher's own
+    /// ones.
     /// Returns the URLs that cannot be allowed: of this machine, other than `host_ports`, or with an
     /// address.
     pub fn allow_urls(
         &self,
         rules: &mut NetworkRules,
         host_ports: &[u16],
+        settings: &AgentSettings,
         variable: &dyn Fn(&str) -> Option<OsString>,
     ) -> Vec<UnreachableUrl> {
         let passed = agent_variables().into_iter();
@@ -40,19 +44,20 @@ impl AgentSpec {
         let values = names.filter_map(|name| Some((variable(&name)?.into_string().ok()?, name)));
         let set = self.set.iter().map(|(name, value)| (value.clone(), name.clone()));
         let mut unreachable = Vec::new();
-        for (value, variable) in values.chain(set) {
+        let of_settings = settings.urls.iter().cloned();
+        for (value, source) in values.chain(set).chain(of_settings) {
             let is_http = value.starts_with("http://") || value.starts_with("https://");
             let host = match UrlHost::parse(&value).filter(|_| is_http) {
                 Some(UrlHost::Rule(rule)) => {
                     // The text is a rule.
-                    let _ = rules.allow(RuleScope::Agent, rule, variable);
+                    let _ = rules.allow(RuleScope::Agent, rule, source);
                     continue;
                 }
                 Some(UrlHost::LocalPort(port)) if host_ports.contains(&port) => continue,
                 Some(host) => host,
                 None => continue,
             };
-            unreachable.extend(UnreachableUrl::new(variable, &host));
+            unreachable.extend(UnreachableUrl::new(source, &host));
         }
         unreachable
     }
@@ -113,7 +118,8 @@ mod tests {
             Some(OsString::from(value))
         };
         let mut rules = NetworkRules::default();
-        let unreachable = agent.allow_urls(&mut rules, &[8000], &variable);
+        let unreachable =
+            agent.allow_urls(&mut rules, &[8000], &AgentSettings::default(), &variable);
         let printed: Vec<_> = rules.iter().map(ToString::to_string).collect();
         let expected = [
             "model.example:443 private (agent, IT_BASE_URL)",

@@ -20,6 +20,7 @@ pub mod agent_container;
 mod agent_endpoint;
 mod agent_error;
 mod agent_programs;
+mod agent_settings;
 mod agent_urls;
 mod agent_variables;
 mod agents;
@@ -34,6 +35,7 @@ pub use agent_container::AgentContainerConfig;
 pub use agent_endpoint::{AgentEndpoint, AgentEndpointConfig};
 pub use agent_error::AgentError;
 pub use agent_programs::{state_directories, trusted_programs, trusted_programs_here};
+pub use agent_settings::AgentSettings;
 pub use agent_urls::UnreachableUrl;
 pub use agent_variables::{AGENT_VARIABLE_PREFIX, agent_variable_name, agent_variables};
 pub use agents::{

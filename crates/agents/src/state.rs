@@ -22,7 +22,7 @@ use nix::{
 use tokio::task::JoinSet;
 
 use self::credential::{Credential, Moment};
-use self::import::{Imported, import_conversations, import_settings};
+use self::import::{Existing, Imported, import_conversations, import_settings};
 use self::phantoms::Phantoms;
 pub use self::stored::{StateError, StoredState, stored_states};
 use crate::agent_container::AgentContainerConfig;
@@ -116,7 +116,7 @@ impl StatePlace {
         let is_new = !settings.exists();
         if is_new {
             for file in &agent.spec.import {
-                imported.push(import_settings(file, users, own)?);
+                imported.push(import_settings(file, users, own, Existing::Kept)?);
             }
             fs::write(&settings, "")?;
         }
@@ -136,9 +136,15 @@ impl StatePlace {
         }
         let what = if texts.is_empty() { "nothing".to_owned() } else { texts.join(", ") };
         let name = &agent.spec.name;
+        let has_left_out = imported.iter().any(|it| matches!(it, Imported::Part(..)));
+        let why = match has_left_out {
+            true => "; what can start a program is left out, and what aifo does not know",
+            false => "",
+        };
         Ok(Some(format!(
-            "{name} has a state of its own in this project, '{}'; imported: {what}; {name} on this \
-             machine does not see its sessions; to mount your own state instead: --state host",
+            "{name} has a state of its own in this project, '{}'; imported: {what}{why}; {name} on this \
+             machine does not see its sessions; to take later changes of yours: aifo-coder state refresh \
+             {name}; to mount your own state instead: --state host",
             self.directory.display()
         )))
     }

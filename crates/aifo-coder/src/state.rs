@@ -7,17 +7,21 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_agents::{StoredState, stored_states};
+use aifo_config::{Flags, load};
+use aifo_host::Project;
 use aifo_terminal::{console, paint};
+use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::banner::size;
 use crate::choice::uptime;
-use crate::cli::{StateClear, StateCommand, is_gone};
+use crate::cli::{StateClear, StateCommand, default_workspace, is_gone};
 use crate::removals::Removal;
 
 pub(crate) async fn run(command: &StateCommand) -> anyhow::Result<ExitCode> {
     match command {
         StateCommand::List { agents, json } => list(agents, *json),
+        StateCommand::Refresh { agents } => refresh(agents),
         StateCommand::Clear(flags) => clear(flags).await,
     }
 }
@@ -39,6 +43,27 @@ fn list(agents: &[String], json: bool) -> anyhow::Result<ExitCode> {
             [row.agent, project, size(row.bytes), format!("{age} ago"), row.directory]
         });
         paint::print(&paint::columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn refresh(agents: &[String]) -> anyhow::Result<ExitCode> {
+    let home = std::env::var_os("HOME").context("HOME is not set")?;
+    let workspace = default_workspace();
+    let key = Project::of(&workspace).key();
+    let config = load(&workspace, &Flags::default())?;
+    let mut states = found(agents);
+    states.retain(|state| state.key == key);
+    if states.is_empty() {
+        console::say("no states found for this project");
+    }
+    for state in states {
+        let agent = &state.agent;
+        let refreshed = state.refresh(config.agent_named(agent)?, Path::new(&home));
+        let lines = refreshed.with_context(|| format!("cannot refresh {agent}"))?;
+        let said =
+            if lines.is_empty() { "no settings of yours".to_owned() } else { lines.join("; ") };
+        console::say(format_args!("{agent}: {said}"));
     }
     Ok(ExitCode::SUCCESS)
 }

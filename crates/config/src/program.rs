@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aifo_agents::{
-    AgentContainerConfig, AgentSpec, KeySettings, ModelKeys, StateImport, StateMode,
+    AgentContainerConfig, AgentSettings, AgentSpec, KeySettings, ModelKeys, StateImport, StateMode,
     trusted_programs,
 };
 use aifo_launch::{BackendChoice, Containers, Fallback, SessionConfig, SidecarBackend};
@@ -112,8 +112,15 @@ impl SessionProgram {
                 _ => Ok(()),
             };
         };
+        // In a pod, the user's home is on another machine.
+        let is_pod = matches!(session.backend, SidecarBackend::Pod(_));
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let home = home.filter(|home| home.is_absolute() && !is_pod);
         if let SidecarBackend::Containers(containers) = &mut session.backend {
-            self.allow_hosts(spec, containers);
+            // An agent can write the user's own state.
+            let settings = home.as_deref().filter(|_| self.state.0 == StateMode::Own);
+            let settings = AgentSettings::of(spec, settings, &session.workspace);
+            self.allow_hosts(spec, &settings, containers);
             let is_default = !image.is_named && containers.images.prefix.is_empty();
             if is_default && !containers.engine.has_image(&image.name).await {
                 return Err(SessionError::MissingImage {
@@ -123,10 +130,6 @@ impl SessionProgram {
                 });
             }
         }
-        // In a pod, the user's home is on another machine.
-        let is_pod = matches!(session.backend, SidecarBackend::Pod(_));
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        let home = home.filter(|home| home.is_absolute() && !is_pod);
         let (state, state_import) = self.state;
         if state == StateMode::Host && !spec.state.is_empty() {
             tracing::warn!("{}", host_state_warning(spec));
@@ -182,13 +185,17 @@ impl SessionProgram {
         Ok(keys)
     }
 
-    /// Allows the agent the hosts that its variables name.
-    fn allow_hosts(&self, spec: &AgentSpec, containers: &mut Containers) {
+    /// Allows the agent the hosts that its variables and settings name.
+    fn allow_hosts(&self, spec: &AgentSpec, settings: &AgentSettings, containers: &mut Containers) {
+        let variable = |name: &str| std::env::var_os(name);
+        for line in settings.withheld_variables(spec, &variable) {
+            tracing::warn!("{line}");
+        }
         if !self.has_default_rules {
             return;
         }
         let (rules, ports) = (&mut containers.rules, &containers.host_ports);
-        let unreachable = spec.allow_urls(rules, ports, &|name| std::env::var_os(name));
+        let unreachable = spec.allow_urls(rules, ports, settings, &variable);
         if containers.net.is_by_name() {
             unreachable.iter().for_each(|url| tracing::warn!("{url}"));
         }

@@ -1,16 +1,19 @@
-//! Lists and removes the states of agents.
+//! Lists, refreshes and removes the states of agents.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use aifo_host::{recorded_root, remove_tree, states_directory};
+use aifo_host::{Beneath, recorded_root, remove_tree, states_directory};
 use aifo_sidecar::ProjectKey;
 use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
 };
 
-use super::{LOCK, lock_file};
+use super::import::{Existing, import_settings};
+use super::{HOME, LOCK, lock_file};
+use crate::agents::AgentSpec;
 
 /// The state of an agent for one project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,11 +67,28 @@ impl StoredState {
 
     /// Removes it. Errors: a session uses it, or it cannot be removed.
     pub fn remove(&self) -> Result<(), StateError> {
-        let lock = lock_file(&self.path.join(LOCK))?;
-        match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
-            Err((_, Errno::EAGAIN)) => Err(StateError::InUse),
-            Err((_, error)) => Err(io::Error::from(error).into()),
-            Ok(_lock) => Ok(remove_tree(&self.path)?),
+        let _lock = self.lock()?;
+        Ok(remove_tree(&self.path)?)
+    }
+
+    /// Copies the settings of the user once more, over what the agent has changed in them. Returns a line for
+    /// each file. Errors: a session uses it, or it cannot be written.
+    pub fn refresh(&self, spec: &AgentSpec, home: &Path) -> Result<Vec<String>, StateError> {
+        let _lock = self.lock()?;
+        let (users, own) = (Beneath::open(home)?, Beneath::open(&self.path.join(HOME))?);
+        let mut lines = Vec::new();
+        for file in &spec.import {
+            let imported = import_settings(file, &users, &own, Existing::Refreshed)?;
+            lines.extend(imported.text().or_else(|| imported.skipped()));
         }
+        Ok(lines)
+    }
+
+    fn lock(&self) -> Result<Flock<File>, StateError> {
+        let lock = lock_file(&self.path.join(LOCK))?;
+        Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
+            Errno::EAGAIN => StateError::InUse,
+            error => StateError::System(error.into()),
+        })
     }
 }

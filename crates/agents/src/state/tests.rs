@@ -98,7 +98,8 @@ fn a_new_state_gets_settings_without_commands_once() {
 
     let open = fixture.open("p");
     let notice = open.notice().unwrap().to_owned();
-    assert!(notice.contains("imported: ~/.it/config.toml (in part);"), "{notice}");
+    let imported = "imported: ~/.it/config.toml (without mcp_servers.x, notify); what can start";
+    assert!(notice.contains(imported), "{notice}");
     assert!(notice.contains("--state host"), "{notice}");
     let own = |path: &str| fixture.own("p", path);
     assert_eq!(fs::read_to_string(own(".it/config.toml")).unwrap(), "\"model\" = \"m\"\n");
@@ -114,6 +115,20 @@ fn a_new_state_gets_settings_without_commands_once() {
     assert_eq!(open.notice(), None);
     assert!(fs::read_to_string(own(".it/config.toml")).unwrap().contains("mcp_servers.y"));
     assert_eq!(fs::read_to_string(fixture.home(".it/config.toml")).unwrap(), config);
+
+    // A refresh takes the user's later changes, and leaves the rest.
+    fs::write(own(".it/config.toml"), "model = 'a'\n[mcp_servers.y]\ncommand = 'evil'\n").unwrap();
+    fs::write(fixture.home(".it/config.toml"), "model = 'n'\nother = 1\n").unwrap();
+    let (agent, path) = (fixture.agent(), fixture.0.path().join("states/it/p"));
+    let key = Project::of(&path).key();
+    let stored = StoredState { agent: "it".to_owned(), key, path };
+    let refresh = || stored.refresh(&agent.spec, &fixture.home(""));
+    assert!(matches!(refresh(), Err(StateError::InUse)), "the session uses it");
+    drop(open);
+    let link = "'~/.it/notes.md' is not imported: it is a link, or lies behind one";
+    assert_eq!(refresh().unwrap(), ["~/.it/config.toml (without other)", link]);
+    let refreshed = fs::read_to_string(own(".it/config.toml")).unwrap();
+    assert!(refreshed.contains("\"model\" = \"n\"") && refreshed.contains("evil"), "{refreshed}");
 }
 
 #[test]

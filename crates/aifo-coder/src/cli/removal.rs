@@ -66,6 +66,12 @@ pub(crate) enum StateCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Copy your settings into the states of this project once more, over changes that agents made in them
+    Refresh {
+        /// Only states of these agents
+        #[arg(value_name = "AGENT", value_delimiter = ',')]
+        agents: Vec<String>,
+    },
     /// Remove states, except those in use: settings, conversations and copies of logins
     Clear(StateClear),
 }

@@ -3,9 +3,10 @@
 //! Proves `spec/cli.md#net-check`.
 
 use std::net::{IpAddr, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use aifo_agents::{AgentSettings, StateMode};
 use aifo_config::{Config, UsageError};
 use aifo_egress::{AddressClass, Name, NetRules};
 use aifo_network::{NetworkRule, NetworkRules, NetworkVerdict, RuleScope, ToolStacks};
@@ -49,7 +50,10 @@ pub(crate) fn explain(
         rules.set_agent(&agent.hosts)?;
         if config.net_defaults.value {
             let ports = &config.host_ports.value;
-            agent.allow_urls(&mut rules, ports, &|name| std::env::var_os(name));
+            let home = std::env::var_os("HOME").map(PathBuf::from);
+            let home = home.filter(|_| config.state.value == StateMode::Own);
+            let settings = AgentSettings::of(agent, home.as_deref(), workspace);
+            agent.allow_urls(&mut rules, ports, &settings, &|name| std::env::var_os(name));
         }
     }
     let stacks = config.tool_stacks(&rules);
