@@ -58,7 +58,7 @@ fn toolchains_come_from_the_project_unless_they_are_named() {
     let setup = SessionSetup::new();
     fs::write(setup.workspace().join("Cargo.toml"), "").unwrap();
     let workspace = setup.workspace();
-    let found = format!("[\"rust\"] the files of {}", workspace.display());
+    let found = format!("[\"rust\",\"auto\"] the files of {}", workspace.display());
     assert_eq!(shown(&setup, &[], "toolchains"), found);
     let user = write(&setup, USER, "toolchains = ['py', 'ts', 'python']");
     let from_user = format!("[\"python\",\"node\"] {}:1", user.display());

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aifo_tests::{
     ContainerSession, ContainerSetup, EVERY_TOOL, Engine, Outcome, Running, Scratch, can_run,
@@ -274,11 +274,22 @@ fn a_dry_run_prints_what_a_run_does() {
 fn check_dry_run(engine: &Engine, net: &str) {
     let bin = Scratch::new();
     let heard = bin.path().join("heard");
+    fs::create_dir(&heard).unwrap();
+    let take_heard = || {
+        let files = fs::read_dir(&heard).unwrap().map(|file| file.unwrap().path());
+        let take = |file: PathBuf| {
+            let line = fs::read_to_string(&file).unwrap();
+            fs::remove_file(file).unwrap();
+            line
+        };
+        files.map(take).collect::<String>()
+    };
     let real = Outcome::of(std::process::Command::new("which").arg(engine.name())).text();
     write_script(
         bin.path().join(engine.name()),
         &format!(
-            "{{ printf '%s\\0' \"$@\"; printf '\\n'; }} >> {}\nexec {} \"$@\"",
+            // A file for each process, as two may run at once.
+            "{{ printf '%s\\0' \"$@\"; printf '\\n'; }} > {}/$$\nexec {} \"$@\"",
             heard.display(),
             real.trim_end()
         ),
@@ -291,14 +302,13 @@ fn check_dry_run(engine: &Engine, net: &str) {
     let dry = Outcome::of(containers.command("serve").arg("--dry-run"));
     let planned = dry.exited(0).text();
     assert!(!planned.contains("secret"), "{planned}");
-    let asked = fs::read_to_string(&heard).unwrap();
+    let asked = take_heard();
     assert!(asked.lines().all(|line| line.starts_with("info\0")), "nothing is run: {asked}");
-    fs::remove_file(&heard).unwrap();
 
     let session = containers.start();
     let id = session.id().to_owned();
     session.finish();
-    let heard = fs::read_to_string(&heard).unwrap();
+    let heard = take_heard();
     assert!(!heard.contains("secret"), "{heard}");
     let acts = |line: &&str| line.starts_with("run\0") || line.starts_with("network\0create\0");
     let mut run: Vec<String> = heard.lines().filter(acts).map(str::to_owned).collect();
@@ -370,4 +380,36 @@ fn missing_images_are_reported_and_no_container_is_started() {
          this machine"
     );
     assert_eq!(outcome.exited(0).only_line(), message);
+}
+
+/// Of the kinds that the project's files do not show, those with an image start with their first call.
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_kind_on_demand_starts_if_its_image_exists() {
+    let test = "a_kind_on_demand_starts_if_its_image_exists";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let prefix = format!("aifo-o{}/", std::process::id());
+    let of = |kind: &str| format!("{prefix}aifo-toolchain-{kind}:latest");
+    for kind in ["go", "python"] {
+        engine.text(["tag", EVERY_TOOL, &of(kind)]);
+    }
+    let containers = ContainerSetup::of(&engine);
+    fs::write(containers.setup().workspace().join("go.mod"), "module x\n").unwrap();
+    let call = |script: &str| {
+        let mut run = containers.setup().coder();
+        run.env("AIFO_CODER_IMAGE_PREFIX", &prefix).args(["run", "--backend", engine.name()]);
+        run.arg("--workspace").arg(containers.setup().workspace());
+        run.args(["--no-toolchain-cache", "--", "sh", "-c", script]);
+        Outcome::of(&mut run)
+    };
+    let outcome = call("python3 -c 'print(1 + 1)'; cargo say; echo $?");
+    engine.text(["rmi", &of("go"), &of("python")]);
+    let refusal = format!(
+        "tool 'cargo' not available in running sidecars; the rust sidecar has no image '{}' yet; load it \
+         into {}, or start a session with --toolchain rust\n",
+        of("rust"),
+        engine.name()
+    );
+    assert_eq!(outcome.exited(0).text(), "2\n86\n", "{}", outcome.stderr);
+    assert!(outcome.stderr.ends_with(&refusal), "{}", outcome.stderr);
 }

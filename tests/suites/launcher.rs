@@ -106,25 +106,22 @@ fn tools_that_the_command_calls_run_in_their_sidecar() {
 #[test]
 fn kinds_are_detected_from_the_projects_files() {
     let rows = [
-        ("Cargo.toml", "cargo"),
-        ("Makefile", "make"),
-        ("go.mod", "go"),
-        ("package.json", "node"),
-        ("pyproject.toml", "python3"),
+        ("Cargo.toml", "cargo", "rust"),
+        ("Makefile", "make", "c-cpp"),
+        ("go.mod", "go", "go"),
+        ("package.json", "node", "node"),
+        ("pyproject.toml", "python3", "python"),
     ];
-    for (file, tool) in rows {
+    for (file, tool, kind) in rows {
         let setup = rows.iter().fold(setup(), |setup, row| setup.tool(row.1, Tool::Fake));
         fs::write(setup.workspace().join(file), "").unwrap();
-        for (_, called) in rows {
+        let explained = Outcome::of(setup.coder().args(["why", tool]));
+        let line = format!("\nsidecars:    {kind}; on the first call: ");
+        assert!(explained.exited(0).text().contains(&line), "{file}: {explained:?}");
+        for (_, called, _) in rows {
             let mut run = setup.coder();
             run.args(["run", "--", "sh", "-c"]).arg(format!("{called} say hi"));
-            let outcome = Outcome::of(&mut run);
-            match called {
-                _ if called == tool => assert_eq!(outcome.exited(0).text(), "hi\n", "{file}"),
-                // Every kind allows `make`.
-                "make" => {}
-                _ => _ = outcome.exited(86),
-            }
+            assert_eq!(Outcome::of(&mut run).exited(0).text(), "hi\n", "{file} {called}");
         }
     }
 }

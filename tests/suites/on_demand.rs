@@ -98,14 +98,11 @@ fn listed(session: &Session, options: &[&str]) -> String {
 fn the_first_call_of_a_tool_starts_its_sidecar() {
     let (gate, session) = gated(&[]);
     assert_eq!((gate.starts(), Sidecar::of(session.pid()).len()), (0, 0));
-    let nothing = "(not running: c-cpp,rust,go,node,python)";
-    assert!(listed(&session, &[]).contains(nothing), "{}", listed(&session, &[]));
+    assert!(listed(&session, &[]).contains(" none yet "), "{}", listed(&session, &[]));
     call(&session, "cargo");
     call(&session, "cargo");
     assert_eq!((gate.starts(), Sidecar::of(session.pid()).len()), (1, 1));
-    eventually("it is listed as running", || {
-        listed(&session, &[]).contains(" rust (not running: c-cpp,go,node,python) ")
-    });
+    eventually("it is listed as running", || listed(&session, &[]).contains(" rust "));
     let json: serde_json::Value = serde_json::from_str(&listed(&session, &["--json"])).unwrap();
     assert_eq!(json[0]["up"], serde_json::json!(["rust"]));
     assert_eq!(json[0]["toolchains"].as_array().map(Vec::len), Some(5));
@@ -208,9 +205,7 @@ fn an_idle_sidecar_stops_and_the_next_calls_start_it_once() {
         eventually("the sidecar has ended", || Sidecar::of(session.pid()).is_empty());
     }
     eventually("each is logged", || session.log_lines(&["rust: stopped, idle for 1 s"]).len() == 3);
-    eventually("none is listed as running", || {
-        listed(&session, &[]).contains(" (not running: c-cpp,rust,")
-    });
+    eventually("none is listed as running", || listed(&session, &[]).contains(" none yet "));
 }
 
 #[test]
@@ -363,7 +358,23 @@ fn why_says_that_sidecars_start_on_demand() {
     let setup = SessionSetup::new();
     let printed = Outcome::of(setup.coder().args(["why", "--toolchain", "auto", "make"]));
     let text = printed.exited(0).text();
-    let line = "sidecars:    c-cpp, rust, go, node, python, each started on demand\n";
+    let line = "sidecars:    on the first call: c-cpp, go, node, python, rust\n";
     assert!(text.contains(line), "{text}");
     assert!(text.contains("chosen:      c-cpp, the first that has make\n"), "{text}");
+    let printed = Outcome::of(setup.coder().args(["why", "--toolchain", "rust,auto", "make"]));
+    let text = printed.exited(0).text();
+    let line = "sidecars:    rust; on the first call: c-cpp, go, node, python\n";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("chosen:      rust, the first that has make\n"), "{text}");
+}
+
+#[test]
+fn what_the_files_show_starts_with_the_session_and_the_others_with_a_call() {
+    let (gate, setup) = Gate::for_setup(SessionSetup::new().kinds(&[]).verbose());
+    fs::write(setup.workspace().join("go.mod"), "module x\n").unwrap();
+    let session = setup.start();
+    assert_eq!(gate.starts(), 1, "only that of go");
+    assert_eq!(kind_of(&session, "make"), "go", "it runs and has the tool");
+    call(&session, "cargo");
+    assert_eq!(gate.starts(), 2);
 }

@@ -63,7 +63,7 @@ impl AgentEndpoint {
         let endpoint = Endpoint::Unix(socket_path(&config.session_dir));
         let listener = Listener::bind(&endpoint, getuid())?;
         let kinds = vec![Kind::agent()];
-        let fleet = Fleet::start(backend, host, kinds, Startup::AtOnce, config.reporter).await?;
+        let fleet = Fleet::start(backend, host, kinds, Startup::default(), config.reporter).await?;
         let fleet = Arc::new(fleet);
         let mut serving_keys = JoinSet::new();
         if let Some(keys) = config.keys.clone() {

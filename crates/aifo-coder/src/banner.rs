@@ -25,6 +25,8 @@ struct Facts {
     /// The mounted settings files.
     settings: Vec<PathBuf>,
     kinds: Vec<Kind>,
+    /// True if it has toolchains that start on demand.
+    has_on_demand: bool,
     /// The user's settings of package managers that tools get.
     registries: Vec<String>,
     net: Net,
@@ -71,6 +73,7 @@ pub(crate) fn before(
     let below_home = |paths: &[PathBuf]| if home.is_some() { paths.to_vec() } else { Vec::new() };
     let mut settings = below_home(&spec.settings);
     settings.retain(|path| home.as_ref().is_some_and(|home| home.join(path).is_file()));
+    let toolchains = &config.toolchains.value;
     let facts = Facts {
         engine: containers.engine.flavor().program(),
         image: image.to_owned(),
@@ -79,7 +82,8 @@ pub(crate) fn before(
         access: WorkspaceAccess::to(session.workspace()),
         state: below_home(&spec.state),
         settings,
-        kinds: session.kinds().to_vec(),
+        kinds: toolchains.initial().map(|toolchain| toolchain.kind.clone()).collect(),
+        has_on_demand: !toolchains.on_demand.is_empty(),
         registries: containers.settings.iter().flat_map(|it| it.sources.clone()).collect(),
         net: containers.net,
         net_source: match config.net.is_builtin() {
@@ -149,13 +153,16 @@ impl Facts {
     fn tools(&self) -> String {
         let kinds: Vec<_> = self.kinds.iter().map(Kind::as_str).collect();
         match kinds.as_slice() {
+            [] if self.has_on_demand => "each toolchain starts with its first call".to_owned(),
             [] => "no toolchain, so every sidecar tool is refused".to_owned(),
             kinds => {
+                let on_demand =
+                    if self.has_on_demand { ", others on their first call" } else { "" };
                 let registries = match self.registries.as_slice() {
                     [] => String::new(),
                     of => format!(", with the registries of {}", of.join(", ")),
                 };
-                format!("{} in sidecars{registries}", kinds.join(", "))
+                format!("{} in sidecars{on_demand}{registries}", kinds.join(", "))
             }
         }
     }

@@ -274,15 +274,8 @@ impl Row<'_> {
         parts.chain([clients, self.models_line.clone()]).flatten().chain(containers).collect()
     }
 
-    /// `rust,node (not running: go)`
+    /// The running ones.
     fn toolchains(&self) -> String {
-        let rest = self.toolchains.iter().filter(|kind| !self.up.contains(kind));
-        let rest: Vec<&str> = rest.copied().collect();
-        let up = self.up.join(",");
-        match (up.is_empty(), rest.is_empty()) {
-            (_, true) => up,
-            (true, false) => format!("(not running: {})", rest.join(",")),
-            (false, false) => format!("{up} (not running: {})", rest.join(",")),
-        }
+        if self.up.is_empty() { "none yet".to_owned() } else { self.up.join(",") }
     }
 }

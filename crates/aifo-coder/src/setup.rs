@@ -74,11 +74,11 @@ impl Plan {
         let engine = find_engine(flags.engine, config, workspace).await?;
         let containers = config.containers(engine);
         let engine = containers.engine.clone();
-        let toolchains = &config.toolchains.value.list;
+        let toolchains: Vec<_> = config.toolchains.value.initial().collect();
         let is_named = |kind: &Kind| config.kinds.images.contains_key(kind);
         let is_attached = |kind: &Kind| config.kinds.attached.contains_key(kind);
         let free = toolchains.iter().filter(|it| !is_named(&it.kind) && !is_attached(&it.kind));
-        let free: Vec<_> = free.cloned().collect();
+        let free: Vec<_> = free.copied().cloned().collect();
         let images = ToolchainImages::decide(&containers, &free, workspace, &mut NoDialogue).await;
         let mut steps = Vec::new();
         for kind in toolchains.iter().map(|toolchain| &toolchain.kind) {

@@ -32,6 +32,7 @@ impl Config {
             fallback,
             workspace,
             toolchains: &self.toolchains.value.list,
+            on_demand: &self.toolchains.value.on_demand,
             attached: &attached,
         };
         let chosen = request.choose(programs, |engine| self.containers(engine), dialogue).await;
@@ -54,7 +55,10 @@ impl Config {
                 }
                 containers.admitted = self.admitted()?;
                 containers.settings = self.tool_settings(workspace, &containers.admitted);
-                for settings in &containers.settings {
+                let on_demand = &self.toolchains.value.on_demand;
+                for settings in
+                    containers.settings.iter().filter(|it| !on_demand.contains(&it.kind))
+                {
                     for what in &settings.left_out {
                         let kind = &settings.kind;
                         tracing::warn!("tools of {kind} do not get a setting of yours: {what}");
@@ -93,6 +97,7 @@ impl Config {
             prefix: self.image_prefix.value.clone(),
             tag: self.image_tag.value.clone(),
             named: named.collect(),
+            never_pulled: self.toolchains.value.on_demand.clone(),
             ..Images::default()
         };
         containers.request_versions(&self.toolchains.value.list);

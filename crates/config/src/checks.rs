@@ -51,17 +51,24 @@ fn config(check: &SessionCheck<'_>) -> Vec<Finding> {
     if let Some(error) = check.error {
         return vec![Finding::failure("config", error, "see: aifo-coder config check")];
     }
-    let kinds = check.config.toolchains.value.words();
-    if kinds.is_empty() && !check.has_project() {
+    let toolchains = &check.config.toolchains.value;
+    let initial: Vec<_> = toolchains.initial().map(|it| it.kind.as_str()).collect();
+    if initial.is_empty() && !check.has_project() {
         return Vec::new();
     }
-    if kinds.is_empty() {
+    if toolchains.list.is_empty() {
         let fix = "name a toolchain with --toolchain, or in the configuration file";
         let text =
             "no toolchain matches the files of the workspace, so every tool would be refused";
         return vec![Finding::warn("config", text, fix)];
     }
-    vec![Finding::ok("config", format!("toolchains of a session here: {}", kinds.join(", ")))]
+    let on_demand: Vec<_> = toolchains.on_demand.iter().map(aifo_types::Kind::as_str).collect();
+    let with_others = match (initial.join(", "), on_demand.join(", ")) {
+        (initial, on_demand) if on_demand.is_empty() => initial,
+        (initial, on_demand) if initial.is_empty() => format!("{on_demand}, on their first call"),
+        (initial, on_demand) => format!("{initial}; on their first call {on_demand}"),
+    };
+    vec![Finding::ok("config", format!("toolchains of a session here: {with_others}"))]
 }
 
 /// Returns whether the workspace is safe to give to an agent.

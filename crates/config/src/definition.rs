@@ -34,7 +34,7 @@ macro_rules! table {
             pub fn builtin() -> Self {
                 Config {
                     $($($field: Sourced::builtin($default),)?)*
-                    toolchains: Sourced::builtin(Toolchains::of(Vec::new())),
+                    toolchains: Sourced::builtin(Toolchains::default()),
                     admit: Admissions::new(),
                     kinds: Kinds::builtin(),
                     variables: Variables::builtin(),

@@ -44,7 +44,7 @@ pub enum ToolEffect {
     Deny,
 }
 
-/// The word for all toolchains, started on demand.
+/// The word for all other toolchains, on demand.
 pub(crate) const AUTO: &str = "auto";
 
 #[cfg(test)]

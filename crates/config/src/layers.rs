@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use aifo_host::detect_kinds;
+use aifo_launch::BackendChoice;
 use aifo_terminal::DetachSequence;
 
 use crate::carried::passed_settings;
@@ -39,7 +40,11 @@ pub fn load(workspace: &Path, flags: &Flags) -> Result<Config, ConfigError> {
     config.apply_environment(&|name| std::env::var_os(name))?;
     config.apply_flags(flags)?;
     if config.toolchains.is_builtin() {
-        let found = Toolchains::of(detect_kinds(workspace));
+        let mut found = Toolchains::of(detect_kinds(workspace));
+        // A pod has the containers that it starts with.
+        if config.backend.value != BackendChoice::Kubernetes {
+            found.add_others(&config.kinds);
+        }
         config.toolchains = Sourced::new(found, Source::Detected(workspace.clone()));
     }
     config.add_attached_kinds();
@@ -126,9 +131,7 @@ impl Config {
     /// Adds attached kinds to the session toolchains.
     pub fn add_attached_kinds(&mut self) {
         for kind in self.kinds.attached.keys() {
-            if self.toolchains.value.find(kind).is_none() {
-                self.toolchains.value.list.push(kind.clone().into());
-            }
+            self.toolchains.value.start_with_session(kind);
         }
     }
 }

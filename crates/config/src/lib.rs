@@ -70,6 +70,6 @@ pub use program::{ProgramImage, SessionProgram, without_effect};
 pub use session_error::SessionError;
 pub use source::Source;
 pub use table::Config;
-pub use toolchains::{StartMode, Toolchains};
+pub use toolchains::Toolchains;
 pub use user_file::{CallRule, UserFileError, add_call_rule, add_net_rules, remove_net_rules};
 pub use variables::{EnvEffect, EnvRule};

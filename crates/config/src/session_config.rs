@@ -15,7 +15,6 @@ use crate::paths::links_below;
 use crate::session_error::SessionError;
 use crate::source::Source;
 use crate::table::Config;
-use crate::toolchains::StartMode;
 
 /// The time for an answer in a session whose agent has a user.
 const ASK_TIMEOUT: Duration = Duration::from_secs(300);
@@ -64,11 +63,9 @@ impl Config {
         (session.backend, session.attached) =
             self.choose_backend(workspace, fallback, &programs, dialogue).await?;
         session.local_names = self.local_names(workspace);
-        session.startup = match self.toolchains.value.start_mode {
-            StartMode::Eager => Startup::AtOnce,
-            StartMode::OnDemand => {
-                Startup::OnDemand { idle_stop: self.idle_stop_secs.value.map(Duration::from_secs) }
-            }
+        session.startup = Startup {
+            on_demand: self.toolchains.value.on_demand.clone(),
+            idle_stop: self.idle_stop_secs.value.map(Duration::from_secs),
         };
         session.caches = self.caches.value;
         session.listen.clone_from(&self.listen.value);

@@ -45,7 +45,7 @@ table! {
             .variables(&["AIFO_<KIND>_TOOLCHAIN_VERSION"])
             .flag("--toolchain", Takes::List("KIND"), FlagGroup::Project,
                 "Toolchain to start: rust, node, python, c-cpp, go or one of your own, with a version \
-                 as in rust@1.95; auto starts each on demand; repeatable")
+                 as in rust@1.95; auto adds all others, on demand; repeatable")
             .shown(|config| toolchains::show(&config.toolchains));
     // Longer than a pause between calls, shorter than a break.
     [idle_stop_secs: Option<u64> = Some(15 * 60)]

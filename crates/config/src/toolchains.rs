@@ -1,5 +1,7 @@
 //! The toolchains of a session: kinds, versions, and when their sidecars start.
 
+use std::collections::BTreeSet;
+
 use aifo_host::{Toolchain, Version, VersionSource};
 use aifo_types::Kind;
 use serde_json::json;
@@ -11,40 +13,25 @@ use crate::kinds::{AUTO, Kinds};
 use crate::source::{Source, Sourced};
 
 /// The toolchains of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toolchains {
     /// Each with its version.
     pub list: Vec<Toolchain>,
-    /// When their sidecars start.
-    pub start_mode: StartMode,
+    /// Those whose sidecar starts with the first call of one of its tools, not with the session.
+    pub on_demand: BTreeSet<Kind>,
 }
 
-/// When sidecars start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartMode {
-    /// With the session.
-    Eager,
-    /// With the first call of one of their tools.
-    OnDemand,
-}
-
-/// Parses words such as `rust`, `py` and `rust@1.95`; each kind is listed once. `auto` offers
-/// every kind, and the other words only choose versions.
+/// Parses words such as `rust`, `py` and `rust@1.95`; each kind is listed once. `auto` adds all others, on
+/// call.
 fn parse(kinds: &Kinds, item: &Item<'_>) -> Result<Sourced<Toolchains>, ConfigError> {
-    let mut named = Toolchains { list: Vec::new(), start_mode: StartMode::Eager };
-    for word in item.list()? {
-        if word.eq_ignore_ascii_case(AUTO) {
-            named.start_mode = StartMode::OnDemand;
-        } else {
-            named.add(toolchain_named(kinds, &word, &item.source)?, &item.source)?;
-        }
+    let words = item.list()?;
+    let mut named = Toolchains::default();
+    let is_auto = |word: &&String| word.eq_ignore_ascii_case(AUTO);
+    for word in words.iter().filter(|word| !is_auto(word)) {
+        named.add(toolchain_named(kinds, word, &item.source)?, &item.source)?;
     }
-    if named.start_mode == StartMode::OnDemand {
-        let all = kinds.policy.kinds().iter().map(|policy| match named.find(&policy.kind) {
-            Some(toolchain) => toolchain.clone(),
-            None => policy.kind.clone().into(),
-        });
-        named.list = all.collect();
+    if words.iter().any(|word| is_auto(&word)) {
+        named.add_others(kinds);
     }
     Ok(Sourced::new(named, item.source.clone()))
 }
@@ -62,7 +49,7 @@ pub(crate) fn set(
 pub(crate) fn show(current: &Sourced<Toolchains>) -> Vec<ConfigEntry> {
     let words = (!current.is_builtin()).then(|| current.value.words());
     let entry = ConfigEntry::new("toolchains", json!(words), &current.source);
-    vec![entry.unset("detected from the project's files")]
+    vec![entry.unset("detected from the project's files, with auto")]
 }
 
 /// Removes the toolchains that the workspace file does not list. Errors: it has a version.
@@ -77,6 +64,7 @@ pub(crate) fn restrict(
     let Sourced { value: kept, source } = parse(kinds, item)?;
     let all = current.value.list.len();
     current.value.list.retain(|toolchain| kept.find(&toolchain.kind).is_some());
+    current.value.on_demand.retain(|kind| kept.find(kind).is_some());
     if current.value.list.len() < all {
         current.source = source;
     }
@@ -121,7 +109,30 @@ impl Toolchains {
     /// Creates a list of kinds without versions, started with the session.
     pub fn of(kinds: Vec<Kind>) -> Self {
         let list = kinds.into_iter().map(Toolchain::from).collect();
-        Toolchains { list, start_mode: StartMode::Eager }
+        Toolchains { list, on_demand: BTreeSet::new() }
+    }
+
+    /// Adds all other kinds, on demand.
+    pub(crate) fn add_others(&mut self, kinds: &Kinds) {
+        for policy in kinds.policy.kinds() {
+            if self.find(&policy.kind).is_none() {
+                self.list.push(policy.kind.clone().into());
+                self.on_demand.insert(policy.kind.clone());
+            }
+        }
+    }
+
+    /// Starts the sidecar of a kind with the session.
+    pub(crate) fn start_with_session(&mut self, kind: &Kind) {
+        self.on_demand.remove(kind);
+        if self.find(kind).is_none() {
+            self.list.push(kind.clone().into());
+        }
+    }
+
+    /// Returns those whose sidecar starts with the session.
+    pub fn initial(&self) -> impl Iterator<Item = &Toolchain> + Clone {
+        self.list.iter().filter(|toolchain| !self.on_demand.contains(&toolchain.kind))
     }
 
     /// Returns the kinds in order.
@@ -134,14 +145,13 @@ impl Toolchains {
         self.list.iter().find(|toolchain| toolchain.kind == *kind)
     }
 
-    /// Returns the words that parse to this list.
+    /// Returns the words that parse to this list; `auto` stands for those on demand.
     pub fn words(&self) -> Vec<String> {
-        let auto = (self.start_mode == StartMode::OnDemand).then(|| AUTO.to_owned());
-        let words = self.list.iter().map(|toolchain| match &toolchain.version {
+        let words = self.initial().map(|toolchain| match &toolchain.version {
             Some(version) => format!("{}@{version}", toolchain.kind),
             None => toolchain.kind.to_string(),
         });
-        auto.into_iter().chain(words).collect()
+        words.chain((!self.on_demand.is_empty()).then(|| AUTO.to_owned())).collect()
     }
 
     fn add(&mut self, toolchain: Toolchain, source: &Source) -> Result<(), ConfigError> {
@@ -184,8 +194,22 @@ mod tests {
         ok(&["rust@1.95", "node@24"], "rust@1.95 node@24");
         ok(&["ts@24", "node", "node@24"], "node@24");
         ok(&["node", "node@24"], "node@24");
-        ok(&["auto"], "auto c-cpp rust go node python");
-        ok(&["rust@1.95", "Auto"], "auto c-cpp rust@1.95 go node python");
+        ok(&["auto"], "auto");
+        ok(&["Auto", "rust@1.95"], "rust@1.95 auto");
+    }
+
+    #[test]
+    fn auto_adds_all_others_on_demand() {
+        let words = ["auto", "go"].map(str::to_owned);
+        let item = Item::of_flag("toolchains", "--toolchain", &words);
+        let toolchains = parse(&Kinds::builtin(), &item).unwrap().value;
+        let names = |kinds: &mut dyn Iterator<Item = &Kind>| -> Vec<String> {
+            kinds.map(Kind::to_string).collect()
+        };
+        let initial = names(&mut toolchains.initial().map(|toolchain| &toolchain.kind));
+        assert_eq!(initial, ["go"]);
+        assert_eq!(names(&mut toolchains.on_demand.iter()), ["c-cpp", "node", "python", "rust"]);
+        assert_eq!(toolchains.list.len(), 5);
     }
 
     #[test]

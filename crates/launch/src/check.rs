@@ -7,7 +7,6 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use aifo_policy::{Policy, kinds};
-use aifo_sidecar::Startup;
 use aifo_types::{Kind, ToolName, exit};
 
 use crate::agent::{Agent, AgentEnvironment};
@@ -51,16 +50,18 @@ impl fmt::Display for ShimFinding {
     }
 }
 
-/// Selects a tool of the first sidecar for a trial call. `None` if sidecars start on demand, as the
-/// check starts none.
-pub(crate) fn probe(policy: &Policy, offered: &[Kind], startup: Startup) -> Option<ToolName> {
-    let known = offered.iter().filter(|_| startup == Startup::AtOnce).filter_map(|kind| {
+/// Selects a tool of the first of these sidecars for a trial call.
+pub(crate) fn probe<'a>(
+    policy: &Policy,
+    started: impl Iterator<Item = &'a Kind>,
+) -> Option<ToolName> {
+    let mut known = started.filter_map(|kind| {
         let spec = kinds().iter().find(|spec| spec.name == kind.as_str())?;
         let tool = spec.tools.first().unwrap_or(&"make");
         policy.kind_named(spec.name)?.allowance(tool)?;
         ToolName::parse(tool.as_bytes()).ok()
     });
-    known.into_iter().next()
+    known.next()
 }
 
 /// Every session has a link of this name.
@@ -147,13 +148,12 @@ mod tests {
         let kinds = |names: &[&str]| -> Vec<Kind> {
             names.iter().map(|name| Kind::parse(name).unwrap()).collect()
         };
-        let probe = |names: &[&str], startup| {
-            probe(&policy, &kinds(names), startup).map(|tool| tool.as_str().to_owned())
+        let probe = |names: &[&str]| {
+            probe(&policy, kinds(names).iter()).map(|tool| tool.as_str().to_owned())
         };
-        assert_eq!(probe(&["rust", "node"], Startup::AtOnce).as_deref(), Some("cargo"));
-        assert_eq!(probe(&["c-cpp"], Startup::AtOnce).as_deref(), Some("make"));
-        assert_eq!(probe(&["java", "go"], Startup::AtOnce).as_deref(), Some("go"));
-        assert_eq!(probe(&[], Startup::AtOnce), None);
-        assert_eq!(probe(&["rust"], Startup::OnDemand { idle_stop: None }), None);
+        assert_eq!(probe(&["rust", "node"]).as_deref(), Some("cargo"));
+        assert_eq!(probe(&["c-cpp"]).as_deref(), Some("make"));
+        assert_eq!(probe(&["java", "go"]).as_deref(), Some("go"));
+        assert_eq!(probe(&[]), None);
     }
 }

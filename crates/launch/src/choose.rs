@@ -1,6 +1,6 @@
 //! Chooses the backend of a session (`spec/containers.md#choosing`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use aifo_engine::{Choice, Engine, EngineError, Flavor, Programs};
@@ -79,6 +79,8 @@ pub struct BackendRequest<'a> {
     pub workspace: &'a Path,
     /// The session toolchains, whose versions select images.
     pub toolchains: &'a [Toolchain],
+    /// Those of them that need an image only when they are called.
+    pub on_demand: &'a BTreeSet<Kind>,
     /// The user's own containers, by kind; these kinds need no image.
     pub attached: &'a BTreeMap<Kind, String>,
 }
@@ -128,12 +130,17 @@ impl BackendRequest<'_> {
         let images =
             ToolchainImages::decide(&containers, &undecided, self.workspace, dialogue).await;
         if may_fall_back {
-            let kinds = self.toolchains.iter().map(|toolchain| toolchain.kind.clone());
-            let unnamed: Vec<Kind> = kinds
-                .filter(|kind| !self.is_named(kind, &containers) && !images.replaces_usual(kind))
-                .collect();
+            let has_initial = self.initial().next().is_some();
+            let kinds = self.toolchains.iter().map(|toolchain| &toolchain.kind);
+            let needed = kinds.filter(|kind| !has_initial || !self.on_demand.contains(kind));
+            let needed: Vec<Kind> = needed.cloned().collect();
+            let mut unnamed = needed.clone();
+            unnamed
+                .retain(|kind| !self.is_named(kind, &containers) && !images.replaces_usual(kind));
             let missing = containers.missing_images(&unnamed).await;
-            if !missing.is_empty() {
+            // One image is enough if each sidecar waits for a call.
+            let enough = if has_initial { 0 } else { needed.len().saturating_sub(1) };
+            if missing.len() > enough {
                 let reason =
                     format!("{} has no image {}", containers.engine_text(), missing.join(", "));
                 return Ok(ChosenBackend::local(Some(reason)));
@@ -147,7 +154,12 @@ impl BackendRequest<'_> {
     /// Returns whether the user requests a version, which processes of this machine cannot provide.
     pub fn has_version_of_user(&self) -> bool {
         let is_attached = |toolchain: &Toolchain| self.attached.contains_key(&toolchain.kind);
-        self.toolchains.iter().any(|it| it.version.is_some() && !is_attached(it))
+        self.initial().any(|it| it.version.is_some() && !is_attached(it))
+    }
+
+    /// Returns the toolchains that start with the session.
+    fn initial(&self) -> impl Iterator<Item = &Toolchain> {
+        self.toolchains.iter().filter(|toolchain| !self.on_demand.contains(&toolchain.kind))
     }
 
     /// Returns whether the user named the image or the container of a kind.

@@ -98,6 +98,12 @@ impl SessionConfig {
         self.toolchains.iter().map(|toolchain| toolchain.kind.clone()).collect()
     }
 
+    /// Returns the kinds whose sidecar starts with the session.
+    pub(crate) fn initial_kinds(&self) -> impl Iterator<Item = &Kind> {
+        let kinds = self.toolchains.iter().map(|toolchain| &toolchain.kind);
+        kinds.filter(|kind| !self.startup.on_demand.contains(kind))
+    }
+
     /// Keeps only those tools in place that an agent on this machine has: for any other one a shim would
     /// hide that it is missing.
     pub(crate) fn keep_installed_in_place(&mut self) {
@@ -156,8 +162,7 @@ impl SessionConfig {
 
     /// Returns how many containers or local sidecars start with the session.
     pub fn starts(&self) -> usize {
-        let sidecars = if self.startup == Startup::AtOnce { self.toolchains.len() } else { 0 };
-        sidecars + usize::from(self.agent.is_some())
+        self.initial_kinds().count() + usize::from(self.agent.is_some())
     }
 
     /// Returns the defaults: no sidecars, no time limit.
@@ -173,7 +178,7 @@ impl SessionConfig {
             attached: None,
             runner_transport: RunnerTransport::Auto,
             caches: CacheScope::default(),
-            startup: Startup::AtOnce,
+            startup: Startup::default(),
             reporter: Reporter::default(),
             listen: None,
             policy: Policy::builtin(),

@@ -25,8 +25,7 @@ pub async fn plan(config: &SessionConfig) -> Result<Vec<EngineCommand>, LaunchEr
     let commands = attached.map(|it| it.plan(id, &session_dir, runner, &workspace));
     let mut commands = commands.unwrap_or_default();
     let is_attached = |kind: &Kind| attached.is_some_and(|it| it.containers.contains_key(kind));
-    let others: Vec<Kind> =
-        config.toolchains.iter().map(|it| it.kind.clone()).filter(|it| !is_attached(it)).collect();
+    let others: Vec<Kind> = config.initial_kinds().filter(|it| !is_attached(it)).cloned().collect();
     let SidecarBackend::Containers(containers) = &config.backend else { return Ok(commands) };
     if !others.is_empty() || config.agent.is_some() {
         check_workspace(&workspace)?;

@@ -251,7 +251,7 @@ async fn start_sidecars(
         None => others,
     };
     let kinds = config.kinds();
-    let (startup, reporter) = (config.startup, config.reporter.clone());
+    let (startup, reporter) = (config.startup.clone(), config.reporter.clone());
     let fleet = Fleet::start(backend, Box::new(host.clone()), kinds, startup, reporter);
     tokio::try_join!(async { fleet.await.map_err(LaunchError::from) }, agent_endpoint)
 }

@@ -100,7 +100,7 @@ impl Session {
             endpoint,
             local_python: config.local_python.clone(),
             notify_tools: config.notify.allowlist.clone(),
-            probe: check::probe(&config.policy, fleet.offered(), config.startup),
+            probe: check::probe(&config.policy, config.initial_kinds()),
             host_watch: OnceLock::new(),
         };
         let (verbosity, shim) = (config.verbosity, config.shim.clone());

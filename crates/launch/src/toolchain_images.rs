@@ -99,7 +99,13 @@ impl ToolchainImages {
             containers.images.named.extend(named);
         }
         for mut decision in self.decisions {
-            if matches!(decision.reason, ImageReason::Pullable { .. }) && dialogue.may_pull() {
+            let may_pull = !containers.images.never_pulled.contains(&decision.kind);
+            if !may_pull && decision.lacks_version_of_user() {
+                // Its first call is refused.
+                continue;
+            }
+            let is_pullable = matches!(decision.reason, ImageReason::Pullable { .. });
+            if is_pullable && may_pull && dialogue.may_pull() {
                 let before = decision.clone();
                 dialogue.report_pull(&before, Some(""));
                 let progress = |line: &str| dialogue.report_pull(&before, Some(line));

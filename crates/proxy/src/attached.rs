@@ -24,7 +24,7 @@ use crate::record::{CallRecord, CallResult};
 use crate::registry::Registration;
 use crate::request::Upgrade;
 use crate::sidecar_lease::{self, Caller};
-use crate::start::{StartedExec, log_start, start_frame, start_in_first};
+use crate::start::{NoImages, StartedExec, log_start, start_frame, start_in_first};
 use crate::state::ProxyState;
 use crate::tool_start::start_refusal;
 
@@ -95,12 +95,12 @@ async fn run_recorded(
     let caller = Caller::Attached(client);
     let started =
         start_attached(state, (routes, asked.as_ref()), start, descriptors, caller).await?;
-    let StartedExec { exec, route } = started;
+    let StartedExec { exec, route, before } = started;
     record.routed(&route.kind, route.reason);
     registration.started(exec.runner().clone());
     log_start(record, &route.kind);
     let _entry = state.config.running_table.insert(record);
-    let ended = watch(state, &tool, (exec, memory), &registration).await?;
+    let ended = watch(state, (&tool, before), (exec, memory), &registration).await?;
     let ms = began.elapsed().as_millis();
     tracing::debug!(exec_id = %ended.id, code = ended.exit_code, ms, "exec end");
     record.ended(&ended);
@@ -150,21 +150,23 @@ async fn start_attached(
     let Some(route) = routes.pop() else {
         return Err(state.unavailable(&start.request.tool));
     };
-    if let Some(started) =
-        start_in_first(state, (routes, asked), &start, &descriptors, caller).await?
-    {
-        return Ok(started);
-    }
-    let lease = sidecar_lease::lease(state, &route.kind, caller).await?;
+    let mut before =
+        match start_in_first(state, (routes, asked), &start, &descriptors, caller).await? {
+            Ok(started) => return Ok(started),
+            Err(before) => before,
+        };
+    let tool = &start.request.tool;
+    let leased = sidecar_lease::lease(state, (tool, &route.kind), caller).await;
+    let Some(lease) = before.or_lease(leased)? else { return Err(before.refusal(state, tool)) };
     state.config.approvals.check(asked)?;
     start.reports = Reports::ExitOnly;
-    Ok(StartedExec { exec: lease.start(start, descriptors), route })
+    Ok(StartedExec { exec: lease.start(start, descriptors), route, before })
 }
 
 /// Watches until the tool has ended. An error means that no tool was started.
 async fn watch(
     state: &ProxyState,
-    tool: &ToolName,
+    (tool, before): (&ToolName, NoImages),
     (mut exec, memory): (Exec, Share),
     registration: &Registration,
 ) -> Result<CallResult, Refusal> {
@@ -182,7 +184,7 @@ async fn watch(
                 tracing::info!(exec_id = %registration.id(), "disconnect");
             }
             Some(ExecEvent::NotStarted(error)) if error.cause == StartErrorCause::Absent => {
-                return Err(state.unavailable(tool));
+                return Err(before.refusal(state, tool));
             }
             Some(ExecEvent::NotStarted(error)) => return Err(start_refusal(error)),
             // An unexpected event is treated as a lost runner.

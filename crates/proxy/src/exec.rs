@@ -67,8 +67,8 @@ async fn run_recorded(
     let start = start_frame(state, request, None);
     let (routes, caller) = ((routes, asked.as_ref()), Caller::Plain(client));
     let started = start_in_first(state, routes, &start, &[writer], caller).await?;
-    let StartedExec { exec, route } =
-        started.ok_or_else(|| state.unavailable(&start.request.tool))?;
+    let StartedExec { exec, route, .. } =
+        started.map_err(|none| none.refusal(state, &start.request.tool))?;
     // The arguments are of no use while the tool runs.
     drop((start, memory));
     record.routed(&route.kind, route.reason);

@@ -5,7 +5,7 @@ use std::future::{Future, pending};
 use std::time::Duration;
 
 use aifo_policy::{Route, running_first};
-use aifo_sidecar::{Lease, SidecarError, Socket, Startup};
+use aifo_sidecar::{Lease, SidecarError, Socket};
 use aifo_types::{Kind, Refusal, ToolName};
 use aifo_wire::encode_progress;
 use tokio::time::sleep;
@@ -24,15 +24,16 @@ pub(crate) enum Caller<'a> {
 /// The interim response is sent after this time.
 const PROGRESS_DELAY: Duration = Duration::from_millis(300);
 
-/// Returns the sidecars that may run `tool`, in the order to try: those that run come first, so that
-/// none is started for a tool that a running one has.
+/// Returns the sidecars that may run `tool`, in the order to try: those that wait for a call come last, so that
+/// none is started for a tool that another one has.
 pub(crate) fn routes(state: &ProxyState, tool: &ToolName) -> Result<Vec<Route>, Refusal> {
     let fleet = &state.fleet;
     let mut routes = state.config.policy.route(tool, fleet.offered())?;
-    if fleet.startup() != Startup::AtOnce && routes.len() > 1 {
+    if routes.len() > 1 {
         let running = fleet.running();
         let running = running.borrow();
-        running_first(&mut routes, |kind| running.contains(kind));
+        let waits = |kind: &Kind| fleet.on_demand().contains(kind) && !running.contains(kind);
+        running_first(&mut routes, |kind| !waits(kind));
     }
     Ok(routes)
 }
@@ -41,7 +42,7 @@ pub(crate) fn routes(state: &ProxyState, tool: &ToolName) -> Result<Vec<Route>, 
 /// disconnects and when the session ends; the start continues for the next call.
 pub(crate) async fn lease(
     state: &ProxyState,
-    kind: &Kind,
+    (tool, kind): (&ToolName, &Kind),
     caller: Caller<'_>,
 ) -> Result<Lease, Refusal> {
     if let Some(lease) = state.fleet.ready(kind) {
@@ -50,20 +51,20 @@ pub(crate) async fn lease(
     match caller {
         Caller::Plain(client) => {
             let mut surplus = SurplusBudget::new(&state.config.limits);
-            wait(state, kind, client.disconnected(&mut surplus), pending()).await
+            wait(state, (tool, kind), client.disconnected(&mut surplus), pending()).await
         }
         Caller::Attached(parked) => {
             let connection = parked.fd.try_clone().map(Socket::new);
             let connection = connection.map_err(|error| Refusal::Internal(error.to_string()))?;
             let left = async { drop(connection.ended().await) };
-            wait(state, kind, left, send_progress(&connection, kind)).await
+            wait(state, (tool, kind), left, send_progress(&connection, kind)).await
         }
     }
 }
 
 async fn wait(
     state: &ProxyState,
-    kind: &Kind,
+    (tool, kind): (&ToolName, &Kind),
     left: impl Future<Output = ()>,
     progress: impl Future<Output = Infallible>,
 ) -> Result<Lease, Refusal> {
@@ -72,7 +73,7 @@ async fn wait(
     let aborted = |why: &str| Refusal::Internal(format!("{why} before the {kind} sidecar was up"));
     tokio::select! {
         biased;
-        started = state.fleet.lease(kind) => started.map_err(|error| start_failed(&error)),
+        started = state.fleet.lease(kind) => started.map_err(|error| start_failed(tool, &error)),
         () = left => Err(aborted("the caller left")),
         // An error means that the proxy was dropped, which ends the session too.
         _ = shutdown.wait_for(|shutdown| *shutdown) => Err(aborted("the session ended")),
@@ -90,8 +91,11 @@ async fn send_progress(connection: &Socket, kind: &Kind) -> Infallible {
     pending().await
 }
 
-fn start_failed(error: &SidecarError) -> Refusal {
+fn start_failed(tool: &ToolName, error: &SidecarError) -> Refusal {
     let cause = error.to_string();
+    if let SidecarError::NoImage { .. } = error {
+        return Refusal::NoImage { tool: tool.clone(), cause };
+    }
     Refusal::Internal(match cause.contains("\nhint: ") {
         true => cause,
         false => format!("{cause}\nhint: the next call tries again"),

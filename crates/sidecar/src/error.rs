@@ -17,6 +17,16 @@ pub enum SidecarError {
         /// The system's error.
         source: io::Error,
     },
+    /// The engine does not have the image, and is not to pull it.
+    #[error("the {kind} sidecar has no image '{image}' yet; {remedy}")]
+    NoImage {
+        /// The kind of the sidecar.
+        kind: Kind,
+        /// The image.
+        image: String,
+        /// What the user can do.
+        remedy: String,
+    },
     /// The container did not start.
     #[error("cannot start {} from image '{image}': {reason}{hint}", display_name(kind))]
     Container {

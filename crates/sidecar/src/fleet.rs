@@ -24,22 +24,19 @@ pub struct Fleet {
     running: Arc<RunningKinds>,
 }
 
-/// When sidecars are started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Startup {
-    /// All of them, before the first call.
-    AtOnce,
-    /// Each when a call first needs it.
-    OnDemand {
-        /// The idle time after which a sidecar is stopped; `None` for never. A sidecar with background
-        /// processes is not idle.
-        idle_stop: Option<Duration>,
-    },
+/// When sidecars are started. By default all of them are, before the first call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Startup {
+    /// The kinds whose sidecar starts when a call first needs it.
+    pub on_demand: BTreeSet<Kind>,
+    /// The idle time after which such a sidecar is stopped; `None` for never. A sidecar with background
+    /// processes is not idle.
+    pub idle_stop: Option<Duration>,
 }
 
 impl Fleet {
-    /// Returns the fleet of these kinds. With [`Startup::AtOnce`] starts all sidecars; if one fails, stops
-    /// the others. `host` starts the runner for the host when it is first needed.
+    /// Returns the fleet of these kinds, after the start of the sidecars that are not started on demand; if one
+    /// fails, stops the others. `host` starts the runner for the host when it is first needed.
     pub async fn start(
         backend: Box<dyn Backend>,
         host: Box<dyn Backend>,
@@ -49,12 +46,9 @@ impl Fleet {
     ) -> Result<Self, Arc<SidecarError>> {
         let backend: Arc<dyn Backend> = backend.into();
         let running = Arc::new(RunningKinds::default());
-        let idle_stop = match startup {
-            Startup::AtOnce => None,
-            Startup::OnDemand { idle_stop } => idle_stop,
-        };
         let slots = kinds.iter().map(|kind| {
             let (backend, running) = (Arc::clone(&backend), Arc::clone(&running));
+            let idle_stop = startup.idle_stop.filter(|_| startup.on_demand.contains(kind));
             SidecarSlot::new(kind.clone(), backend, reporter.clone(), idle_stop, running)
         });
         let slots: Vec<_> = slots.collect();
@@ -62,14 +56,14 @@ impl Fleet {
         let host =
             SidecarSlot::new(Kind::host(), host.into(), Reporter::default(), None, Arc::default());
         let fleet = Fleet { kinds, slots, host, startup, running };
-        if startup == Startup::AtOnce {
-            fleet.start_all().await?;
-        }
+        fleet.start_initial().await?;
         Ok(fleet)
     }
 
-    async fn start_all(&self) -> Result<(), Arc<SidecarError>> {
-        let starting: Vec<_> = self.slots.iter().map(SidecarSlot::begin_start).collect();
+    async fn start_initial(&self) -> Result<(), Arc<SidecarError>> {
+        let initial =
+            self.slots.iter().filter(|slot| !self.startup.on_demand.contains(slot.kind()));
+        let starting: Vec<_> = initial.map(SidecarSlot::begin_start).collect();
         let mut failure = None;
         for started in starting {
             if let Err(error) = started.await {
@@ -90,9 +84,9 @@ impl Fleet {
         &self.kinds
     }
 
-    /// Returns when sidecars are started.
-    pub fn startup(&self) -> Startup {
-        self.startup
+    /// Returns the kinds whose sidecar starts when a call first needs it.
+    pub fn on_demand(&self) -> &BTreeSet<Kind> {
+        &self.startup.on_demand
     }
 
     /// Returns the runners that serve calls now, without those of the host. A runner that is kept keeps its

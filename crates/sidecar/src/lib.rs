@@ -23,7 +23,7 @@
 //!     sidecars,
 //!     host,
 //!     vec![rust.clone()],
-//!     Startup::AtOnce,
+//!     Startup::default(),
 //!     Reporter::default(),
 //! ).await?;
 //! let (id, tool) = (ExecId::parse(b"e1").expect("an id"), ToolName::parse(b"cargo").expect("a name"));

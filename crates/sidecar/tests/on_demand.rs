@@ -110,9 +110,9 @@ fn kind(name: &str) -> Kind {
 }
 
 async fn fleet(backend: &Threads, kinds: &[&str], idle_stop: Option<Duration>) -> Arc<Fleet> {
-    let kinds = kinds.iter().map(|name| kind(name)).collect();
+    let kinds: Vec<_> = kinds.iter().map(|name| kind(name)).collect();
     let (backend, host) = (Box::new(backend.clone()), Box::new(Threads::default()));
-    let startup = Startup::OnDemand { idle_stop };
+    let startup = Startup { on_demand: kinds.iter().cloned().collect(), idle_stop };
     let fleet = Fleet::start(backend, host, kinds, startup, Reporter::default()).await;
     Arc::new(fleet.expect("nothing is started yet"))
 }
@@ -210,7 +210,7 @@ fn if_one_of_the_initial_starts_fails_the_others_are_stopped() {
         });
         let kinds = ["rust", "go"].map(kind).to_vec();
         let (sidecars, host) = (Box::new(backend.clone()), Box::new(Threads::default()));
-        let started = Fleet::start(sidecars, host, kinds, Startup::AtOnce, reporter).await;
+        let started = Fleet::start(sidecars, host, kinds, Startup::default(), reporter).await;
         assert_eq!(started.unwrap_err().to_string(), "cannot start the rust sidecar: no luck");
         let mut events = events.lock().unwrap().clone();
         events.sort();

@@ -84,6 +84,13 @@ pub enum Refusal {
         /// Other kinds that offer it, in order of preference.
         offered_by: Vec<Kind>,
     },
+    /// 409: the only sidecars that may have the tool have no image.
+    NoImage {
+        /// The requested tool.
+        tool: ToolName,
+        /// The sidecar's error, with the remedy.
+        cause: String,
+    },
     /// 413: the decoded body exceeds the limit.
     BodyTooLarge {
         /// The limit in MiB.
@@ -167,6 +174,7 @@ impl Refusal {
             Refusal::RequestTimeout => (408, "Request Timeout"),
             Refusal::ExecIdInUse(_)
             | Refusal::ToolUnavailable { .. }
+            | Refusal::NoImage { .. }
             | Refusal::SignalledBeforeApproval { .. } => (409, "Conflict"),
             Refusal::BodyTooLarge { .. } => (413, "Content Too Large"),
             Refusal::UnsupportedProtocol | Refusal::UnsupportedNotifyProtocol => {
@@ -262,6 +270,9 @@ impl Refusal {
                     }
                 };
                 format!("tool '{tool}' not available in running sidecars; {remedy}\n")
+            }
+            Refusal::NoImage { tool, cause } => {
+                format!("tool '{tool}' not available in running sidecars; {cause}\n")
             }
             Refusal::BodyTooLarge { limit_mib } => {
                 format!("request body exceeds {limit_mib} MiB\n")
@@ -369,6 +380,12 @@ mod tests {
                 409,
                 "tool 'make' not available in running sidecars; it is not installed in the rust or go \
                 sidecar; install it, or start an appropriate toolchain (e.g., --toolchain c-cpp)\n",
+                86,
+            ),
+            (
+                Refusal::NoImage { tool: tool("go"), cause: "the go sidecar has no image".into() },
+                409,
+                "tool 'go' not available in running sidecars; the go sidecar has no image\n",
                 86,
             ),
             (

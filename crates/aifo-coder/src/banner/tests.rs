@@ -12,6 +12,7 @@ fn facts() -> Facts {
         state: vec![".codex".into()],
         settings: Vec::new(),
         kinds: ["rust", "node"].map(|kind| Kind::parse(kind).unwrap()).to_vec(),
+        has_on_demand: false,
         registries: Vec::new(),
         net: Net::Separate,
         net_source: None,

@@ -39,9 +39,10 @@ pub(super) async fn images(context: &CheckContext) -> Vec<Finding> {
 }
 
 async fn images_of(engine: &Engine, context: &CheckContext) -> Option<Finding> {
-    let kinds = &context.config.toolchains.value.kinds();
+    let kinds: Vec<_> =
+        context.config.toolchains.value.initial().map(|it| it.kind.clone()).collect();
     let containers = context.config.containers(engine.clone());
-    let missing = containers.missing_images(kinds).await;
+    let missing = containers.missing_images(&kinds).await;
     let check = format!("{} images", engine.flavor());
     match (kinds.len(), missing.as_slice()) {
         (0, _) => None,

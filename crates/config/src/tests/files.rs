@@ -168,11 +168,20 @@ fn confinement_is_only_tightened() {
 
 #[test]
 fn toolchains_on_demand_are_restricted() {
-    let words = |user, workspace| config(user, workspace).unwrap().toolchains.value.words();
+    let toolchains = |user, workspace| {
+        let toolchains = config(user, workspace).unwrap().toolchains.value;
+        let on_demand =
+            toolchains.on_demand.iter().map(|kind| kind.to_string()).collect::<Vec<_>>();
+        (toolchains.words().join(" "), on_demand.join(" "))
+    };
+    let is = |words: &str, on_demand: &str| (words.to_owned(), on_demand.to_owned());
     let user = "toolchains = ['auto', 'rust@1.95']";
-    assert_eq!(words(user, "toolchains = ['go', 'rust']"), ["auto", "rust@1.95", "go"]);
-    assert_eq!(words(user, "toolchains = ['auto']").len(), 6, "all five, on demand");
-    assert_eq!(words("toolchains = ['rust']", "toolchains = ['auto']"), ["rust"]);
+    assert_eq!(toolchains(user, "toolchains = ['go', 'rust']"), is("rust@1.95 auto", "go"));
+    assert_eq!(
+        toolchains(user, "toolchains = ['auto']"),
+        is("rust@1.95 auto", "c-cpp go node python")
+    );
+    assert_eq!(toolchains("toolchains = ['rust']", "toolchains = ['auto']"), is("rust", ""));
 }
 
 #[test]

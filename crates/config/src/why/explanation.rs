@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use aifo_types::{Kind, Refusal};
 use serde::Serialize;
 
-use crate::{StartMode, Toolchains};
+use crate::Toolchains;
 
 /// How a call would be handled.
 #[derive(Debug, Serialize)]
@@ -78,8 +78,8 @@ pub(crate) enum Mode {
 pub(crate) struct Route {
     /// The session toolchains.
     pub(crate) toolchains: Vec<String>,
-    /// True if sidecars start on demand.
-    pub(crate) on_demand: bool,
+    /// Those whose sidecar starts with the first call.
+    pub(crate) on_demand: Vec<String>,
     /// The kinds searched, in order: the last one has the tool, or none has.
     pub(crate) tried: Vec<Tried>,
     /// The kind that would run it.
@@ -143,7 +143,7 @@ impl Refused {
 impl Route {
     pub(crate) fn among(offered: &Toolchains) -> Self {
         let toolchains = offered.kinds().iter().map(Kind::to_string).collect();
-        let on_demand = offered.start_mode == StartMode::OnDemand;
+        let on_demand = offered.on_demand.iter().map(Kind::to_string).collect();
         Route { toolchains, on_demand, tried: Vec::new(), kind: None, rule: None }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
 use aifo_launch::NetworkAccess;
-use aifo_policy::{JudgedCall, Judgement, KindPolicy, asks_only_for_version};
+use aifo_policy::{JudgedCall, Judgement, KindPolicy, asks_only_for_version, running_first};
 use aifo_process::Lookup;
 use aifo_proxy::HostExecutables;
 use aifo_types::{Kind, Refusal, ToolName, exit};
@@ -237,8 +237,9 @@ impl CallExplainer<'_> {
         let toolchains = &self.config.toolchains.value;
         let mut route = Route::among(toolchains);
         match self.config.kinds.policy.route(tool, &toolchains.kinds()) {
-            Ok(routes) => match self.start_in(&explanation.cwd, args) {
+            Ok(mut routes) => match self.start_in(&explanation.cwd, args) {
                 Ok(directory) => {
+                    running_first(&mut routes, |kind| !toolchains.on_demand.contains(kind));
                     let found = self.find_sidecar(tool, routes, &directory, &mut route);
                     explanation.directory = Some(directory);
                     self.finish(tool, found, &mut route, explanation);

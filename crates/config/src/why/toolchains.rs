@@ -22,12 +22,12 @@ pub struct ToolchainExplanation {
     because: String,
 }
 
-/// Returns the image of each toolchain of a session in a workspace. Errors: no engine is found.
+/// Returns the image of each toolchain that starts with a session in a workspace. Errors: no engine is found.
 pub async fn explain_toolchains(
     config: &Config,
     workspace: &Path,
 ) -> Result<Vec<ToolchainExplanation>, EngineError> {
-    let toolchains = config.toolchains.value.list.iter();
+    let toolchains = config.toolchains.value.initial();
     let Some(choice) = config.backend.value.engine() else {
         let local = toolchains.map(|toolchain| ToolchainExplanation {
             kind: toolchain.kind.to_string(),

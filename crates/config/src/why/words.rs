@@ -38,13 +38,7 @@ impl Explanation {
             lines.push(("remedy", refused.remedy.clone()));
         }
         if let Some(route) = &self.route {
-            let kinds = route.toolchains.join(", ");
-            let kinds = match (kinds.is_empty(), route.on_demand) {
-                (true, _) => "none".to_owned(),
-                (false, true) => format!("{kinds}, each started on demand"),
-                (false, false) => kinds,
-            };
-            lines.push(("sidecars", kinds));
+            lines.push(("sidecars", sidecars(route)));
             lines.extend(chosen(self, route).map(|chosen| ("chosen", chosen)));
         }
         if self.refusal.is_none() {
@@ -110,6 +104,21 @@ pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> 
 
 fn in_a_sidecar(what: &str) -> String {
     format!("{what}, so it runs in a sidecar")
+}
+
+fn sidecars(route: &Route) -> String {
+    let started = route.toolchains.iter().filter(|kind| !route.on_demand.contains(kind));
+    let started: Vec<&str> = started.map(String::as_str).collect();
+    let on_demand = match route.on_demand.is_empty() {
+        true => String::new(),
+        false => format!("on the first call: {}", route.on_demand.join(", ")),
+    };
+    match (started.join(", "), on_demand) {
+        (none, on_demand) if none.is_empty() && on_demand.is_empty() => "none".to_owned(),
+        (none, on_demand) if none.is_empty() => on_demand,
+        (started, on_demand) if on_demand.is_empty() => started,
+        (started, on_demand) => format!("{started}; {on_demand}"),
+    }
 }
 
 fn call(explanation: &Explanation) -> String {

@@ -213,6 +213,7 @@ fn kind_containers(kinds: &[Kind], config: &Config) -> Vec<KindContainer> {
         tag: config.image_tag.value.clone(),
         named: named.collect(),
         versions: versions.collect::<HashMap<_, _>>(),
+        ..Images::default()
     };
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let container = |kind: &Kind| KindContainer {

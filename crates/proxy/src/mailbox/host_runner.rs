@@ -39,5 +39,5 @@ pub async fn host_fleet(host: HostRunner) -> Result<Fleet, Arc<SidecarError>> {
     };
     // The first backend serves no kind.
     let (kinds, host) = (Box::new(backend.clone()), Box::new(backend));
-    Fleet::start(kinds, host, Vec::new(), Startup::AtOnce, Reporter::default()).await
+    Fleet::start(kinds, host, Vec::new(), Startup::default(), Reporter::default()).await
 }

@@ -1,6 +1,6 @@
 //! The images of the kinds.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use aifo_types::Kind;
 
@@ -15,6 +15,8 @@ pub struct Images {
     pub named: HashMap<Kind, String>,
     /// Versions, used as tags.
     pub versions: HashMap<Kind, String>,
+    /// Kinds whose sidecar does not start without an image on this machine; for others the engine pulls it.
+    pub never_pulled: BTreeSet<Kind>,
 }
 
 impl Default for Images {
@@ -24,6 +26,7 @@ impl Default for Images {
             tag: "latest".to_owned(),
             named: HashMap::new(),
             versions: HashMap::new(),
+            never_pulled: BTreeSet::new(),
         }
     }
 }
@@ -36,6 +39,11 @@ impl Images {
         }
         let tag = self.versions.get(kind).unwrap_or(&self.tag);
         format!("{}aifo-toolchain-{kind}:{tag}", self.prefix)
+    }
+
+    /// Returns whether the image of a kind is the one that `aifo-coder images build` makes.
+    pub fn is_usual(&self, kind: &Kind) -> bool {
+        self.of(kind) == format!("aifo-toolchain-{kind}:latest")
     }
 }
 

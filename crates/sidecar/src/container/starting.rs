@@ -57,6 +57,7 @@ impl Shared {
         kind: Kind,
         progress: &Progress,
     ) -> Result<Runner, SidecarError> {
+        self.check_image(&kind).await?;
         self.ensure_network(&kind, progress).await?;
         let repository = self.prepare_repository(&kind);
         let sockets = self.socket_covers();
@@ -75,6 +76,24 @@ impl Shared {
                 true => has_lost_stack().then_some(OutdatedCause::LostStack),
             }
         }))
+    }
+
+    /// Errors: the kind's image is not on this machine, and is not to be pulled.
+    async fn check_image(&self, kind: &Kind) -> Result<(), SidecarError> {
+        let (engine, images) = (&self.config.engine, &self.config.images);
+        let image = self.image(kind);
+        if !images.never_pulled.contains(kind) || engine.has_image(&image).await {
+            return Ok(());
+        }
+        let option = engine.flavor().build_option();
+        let remedy = match images.is_usual(kind) && aifo_policy::kind_spec(kind).is_some() {
+            true => format!("build it with: aifo-coder images build {option}{kind}"),
+            false => format!(
+                "load it into {}, or start a session with --toolchain {kind}",
+                engine.flavor()
+            ),
+        };
+        Err(SidecarError::NoImage { kind: kind.clone(), image, remedy })
     }
 
     /// Starts a container and returns when its runner has answered, with the clients of its network
