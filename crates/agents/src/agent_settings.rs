@@ -28,8 +28,8 @@ impl AgentSettings {
     /// written them.
     pub fn of(spec: &AgentSpec, home: Option<&Path>, workspace: &Path) -> Self {
         let mut settings = AgentSettings::default();
-        let Some(path) = home else { return settings };
-        let Ok(home) = Beneath::open(path) else { return settings };
+        let Some(path) = home.and_then(|home| home.canonicalize().ok()) else { return settings };
+        let Ok(home) = Beneath::open(&path) else { return settings };
         for file in spec.import.iter().filter(|file| !path.join(&file.from).starts_with(workspace))
         {
             let Found::File(bytes, _) = home.read(&file.from, MAX_BYTES) else { continue };
@@ -44,12 +44,14 @@ impl AgentSettings {
             Value::String(text) if key == VARIABLE_KEY => {
                 self.variables.push((text.clone(), file.to_owned()));
             }
-            Value::String(text) => self.urls.push((text.clone(), file.to_owned())),
+            Value::String(text) if text.starts_with("http://") || text.starts_with("https://") => {
+                self.urls.push((text.clone(), file.to_owned()));
+            }
             Value::Array(list) => list.iter().for_each(|value| self.collect(value, key, file)),
             Value::Object(object) => {
                 object.iter().for_each(|(key, value)| self.collect(value, key, file));
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 

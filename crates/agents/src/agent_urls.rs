@@ -27,10 +27,9 @@ enum UnreachableHost {
 }
 
 impl AgentSpec {
-    /// Allows the agent the hosts of the URLs in its variables and settings. `variable` returns the launcher's own
-    /// ones.
-    /// Returns the URLs that cannot be allowed: of this machine, other than `host_ports`, or with an
-    /// address.
+    /// Allows the agent the hosts of the URLs in its variables and settings. `variable` returns the launcher's
+    /// own ones. Returns the URLs that cannot be allowed: of this machine, other than `host_ports`, or with
+    /// an address.
     pub fn allow_urls(
         &self,
         rules: &mut NetworkRules,

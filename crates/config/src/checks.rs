@@ -52,8 +52,7 @@ fn config(check: &SessionCheck<'_>) -> Vec<Finding> {
         return vec![Finding::failure("config", error, "see: aifo-coder config check")];
     }
     let toolchains = &check.config.toolchains.value;
-    let initial: Vec<_> = toolchains.initial().map(|it| it.kind.as_str()).collect();
-    if initial.is_empty() && !check.has_project() {
+    if toolchains.initial().next().is_none() && !check.has_project() {
         return Vec::new();
     }
     if toolchains.list.is_empty() {
@@ -62,13 +61,7 @@ fn config(check: &SessionCheck<'_>) -> Vec<Finding> {
             "no toolchain matches the files of the workspace, so every tool would be refused";
         return vec![Finding::warn("config", text, fix)];
     }
-    let on_demand: Vec<_> = toolchains.on_demand.iter().map(aifo_types::Kind::as_str).collect();
-    let with_others = match (initial.join(", "), on_demand.join(", ")) {
-        (initial, on_demand) if on_demand.is_empty() => initial,
-        (initial, on_demand) if initial.is_empty() => format!("{on_demand}, on their first call"),
-        (initial, on_demand) => format!("{initial}; on their first call {on_demand}"),
-    };
-    vec![Finding::ok("config", format!("toolchains of a session here: {with_others}"))]
+    vec![Finding::ok("config", format!("toolchains of a session here: {}", toolchains.text()))]
 }
 
 /// Returns whether the workspace is safe to give to an agent.

@@ -22,7 +22,7 @@ pub struct Toolchains {
 }
 
 /// Parses words such as `rust`, `py` and `rust@1.95`; each kind is listed once. `auto` adds all others, on
-/// call.
+/// demand.
 fn parse(kinds: &Kinds, item: &Item<'_>) -> Result<Sourced<Toolchains>, ConfigError> {
     let words = item.list()?;
     let mut named = Toolchains::default();
@@ -154,6 +154,23 @@ impl Toolchains {
         words.chain((!self.on_demand.is_empty()).then(|| AUTO.to_owned())).collect()
     }
 
+    /// Returns a text for the user: `rust; on the first call: go, node`.
+    pub fn text(&self) -> String {
+        let kinds = |kinds: &mut dyn Iterator<Item = &Kind>| {
+            kinds.map(Kind::as_str).collect::<Vec<_>>().join(", ")
+        };
+        let initial = kinds(&mut self.initial().map(|toolchain| &toolchain.kind));
+        let on_demand = match kinds(&mut self.on_demand.iter()) {
+            none if none.is_empty() => none,
+            kinds => format!("on the first call: {kinds}"),
+        };
+        match (initial.is_empty(), on_demand.is_empty()) {
+            (true, true) => "none".to_owned(),
+            (false, false) => format!("{initial}; {on_demand}"),
+            _ => initial + &on_demand,
+        }
+    }
+
     fn add(&mut self, toolchain: Toolchain, source: &Source) -> Result<(), ConfigError> {
         let known = self.list.iter_mut().find(|known| known.kind == toolchain.kind);
         let Some(known) = known else {
@@ -210,6 +227,8 @@ mod tests {
         assert_eq!(initial, ["go"]);
         assert_eq!(names(&mut toolchains.on_demand.iter()), ["c-cpp", "node", "python", "rust"]);
         assert_eq!(toolchains.list.len(), 5);
+        assert_eq!(toolchains.text(), "go; on the first call: c-cpp, node, python, rust");
+        assert_eq!(Toolchains::default().text(), "none");
     }
 
     #[test]

@@ -78,6 +78,9 @@ pub(crate) enum Mode {
 pub(crate) struct Route {
     /// The session toolchains.
     pub(crate) toolchains: Vec<String>,
+    /// The same in words.
+    #[serde(skip)]
+    pub(crate) sidecars: String,
     /// Those whose sidecar starts with the first call.
     pub(crate) on_demand: Vec<String>,
     /// The kinds searched, in order: the last one has the tool, or none has.
@@ -144,6 +147,7 @@ impl Route {
     pub(crate) fn among(offered: &Toolchains) -> Self {
         let toolchains = offered.kinds().iter().map(Kind::to_string).collect();
         let on_demand = offered.on_demand.iter().map(Kind::to_string).collect();
-        Route { toolchains, on_demand, tried: Vec::new(), kind: None, rule: None }
+        let sidecars = offered.text();
+        Route { toolchains, sidecars, on_demand, tried: Vec::new(), kind: None, rule: None }
     }
 }

@@ -38,7 +38,7 @@ impl Explanation {
             lines.push(("remedy", refused.remedy.clone()));
         }
         if let Some(route) = &self.route {
-            lines.push(("sidecars", sidecars(route)));
+            lines.push(("sidecars", route.sidecars.clone()));
             lines.extend(chosen(self, route).map(|chosen| ("chosen", chosen)));
         }
         if self.refusal.is_none() {
@@ -104,21 +104,6 @@ pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> 
 
 fn in_a_sidecar(what: &str) -> String {
     format!("{what}, so it runs in a sidecar")
-}
-
-fn sidecars(route: &Route) -> String {
-    let started = route.toolchains.iter().filter(|kind| !route.on_demand.contains(kind));
-    let started: Vec<&str> = started.map(String::as_str).collect();
-    let on_demand = match route.on_demand.is_empty() {
-        true => String::new(),
-        false => format!("on the first call: {}", route.on_demand.join(", ")),
-    };
-    match (started.join(", "), on_demand) {
-        (none, on_demand) if none.is_empty() && on_demand.is_empty() => "none".to_owned(),
-        (none, on_demand) if none.is_empty() => on_demand,
-        (started, on_demand) if on_demand.is_empty() => started,
-        (started, on_demand) => format!("{started}; {on_demand}"),
-    }
 }
 
 fn call(explanation: &Explanation) -> String {
