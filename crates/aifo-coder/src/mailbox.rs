@@ -1,6 +1,5 @@
 //! `aifo-coder mailbox`: runs commands of this machine for containers that share a directory with it.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,8 +10,7 @@ use aifo_agents::{path_without_shims, trusted_programs};
 use aifo_config::{Config, Flags};
 use aifo_engine::MissingProgram;
 use aifo_host::{EndSignals, ShimBinary, TrustedPrograms, short};
-use aifo_launch::{ProxyQuestions, run_ask_command};
-use aifo_policy::redact;
+use aifo_launch::{ProxyQuestions, report_waiting_calls, run_ask_command};
 use aifo_process::raise_open_files;
 use aifo_proxy::{
     CallApprovals,
@@ -22,7 +20,7 @@ use aifo_proxy::{
 };
 use aifo_terminal::console::LogLevel;
 use aifo_terminal::paint;
-use aifo_types::{escape_line, quote_word};
+use aifo_types::escape_line;
 use aifo_wire::Limits;
 use anyhow::{Context, bail};
 use tokio::sync::watch;
@@ -81,11 +79,15 @@ pub(crate) async fn mailbox(flags: cli::Mailbox) -> anyhow::Result<ExitCode> {
                 sender.send_replace(Stop::AtOnce);
             }
             let questions = serve_questions(&workspace, &approvals);
-            let reports = report_questions(approvals.clone(), questions.as_ref());
+            let reports = async {
+                let Some(served) = &questions else { return std::future::pending().await };
+                let command = format!("aifo-coder approve {}", short(served.id()));
+                report_waiting_calls(approvals.clone(), command).await
+            };
             let asks = async {
                 match ask_command {
                     Some(command) => {
-                        run_ask_command(approvals, ASKED_AS.to_owned(), command).await;
+                        run_ask_command(approvals.clone(), ASKED_AS.to_owned(), command).await;
                     }
                     None => std::future::pending().await,
                 }
@@ -93,7 +95,7 @@ pub(crate) async fn mailbox(flags: cli::Mailbox) -> anyhow::Result<ExitCode> {
             tokio::select! {
                 () = mailbox.serve(receiver) => {}
                 () = asks => {}
-                () = reports => {}
+                never = reports => match never {},
                 () = forward_signals(&mut signals, &sender) => {}
             }
             announced.context("cannot print the served commands")
@@ -128,32 +130,6 @@ fn serve_questions(workspace: &Path, approvals: &CallApprovals) -> Option<ProxyQ
     }
     let served = ProxyQuestions::serve(workspace, approvals.clone());
     served.inspect_err(|error| tracing::warn!(%error, "'aifo-coder approve' cannot answer")).ok()
-}
-
-/// Prints each call that waits, with the command that answers. Never returns.
-async fn report_questions(approvals: CallApprovals, served: Option<&ProxyQuestions>) {
-    let Some(served) = served else { return std::future::pending().await };
-    let id = short(served.id());
-    let mut changes = approvals.subscribe();
-    let mut known = BTreeSet::new();
-    loop {
-        let open = approvals.open();
-        known.retain(|id| open.iter().any(|open| open.id == *id));
-        for open in open.iter().filter(|open| !open.left) {
-            let Some(call) = approvals.call(&open.id) else { continue };
-            if known.insert(open.id.clone()) {
-                let (tool, args) = call.argv.split_at(call.argv.len().min(1));
-                let tool = tool.iter().map(|word| quote_word(word)).collect::<String>();
-                tracing::warn!(
-                    "waiting for approval: {tool} {}; answer with: aifo-coder approve {id}",
-                    redact(args)
-                );
-            }
-        }
-        if changes.changed().await.is_err() {
-            return std::future::pending().await;
-        }
-    }
 }
 
 /// Stops the mailbox: the first signal within its grace period, the next at once. Never returns.

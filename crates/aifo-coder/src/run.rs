@@ -10,6 +10,7 @@ use aifo_host::{EndSignals, user_command};
 use aifo_kube::in_pod;
 use aifo_launch::{
     Agent, AgentEnd, BackendChoice, Session, SidecarBackend, Verbosity, WorkspaceLock,
+    report_waiting_calls,
 };
 use aifo_process::become_subreaper;
 use aifo_terminal::console::{self, HeldLines, Hold, LogLevel};
@@ -131,7 +132,12 @@ pub(crate) async fn run_target(
     }
     let id = session.id().to_owned();
     let mut hold = leave_terminal(&session);
-    let end = agent.run(&session).await;
+    // The agent, not the user, sees the line of the shim.
+    let command = format!("aifo-coder approve {}", session.name());
+    let end = tokio::select! {
+        end = agent.run(&session) => end,
+        never = report_waiting_calls(session.approvals(), command) => match never {},
+    };
     let held = hold.release();
     let usage = session.model_keys().map(ModelKeys::usage);
     let stats = session.close().await;

@@ -65,6 +65,7 @@ mod start;
 mod toolchain_images;
 pub mod trial;
 mod user_limits;
+mod waiting_calls;
 mod workspace_lock;
 
 pub use agent::{Agent, AgentEnd, AgentEnvironment, ContainerEnvironment, HostEnvironment};
@@ -85,4 +86,5 @@ pub use registries::{Admission, AdmissionError, AdmissionSources};
 pub use session::Session;
 pub use toolchain_images::{ImageDialogue, NoDialogue, ToolchainImages};
 pub use user_limits::used_up_limits;
+pub use waiting_calls::report_waiting_calls;
 pub use workspace_lock::WorkspaceLock;

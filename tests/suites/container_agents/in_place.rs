@@ -91,4 +91,7 @@ fn a_force_push_in_the_container_is_asked_in_a_second_terminal() {
     let text = outcome.exited(0).text();
     assert_eq!(text, "exit 0\nexit 86\nrefs/heads/m\n", "{}", outcome.stderr);
     assert!(outcome.stderr.contains("aifo-shim: denied by the user: git push --force"));
+    let line = "aifo-coder: waiting for approval: git push --force /tmp/r HEAD:refs/heads/m; answer with: \
+                aifo-coder approve bash-1\n";
+    assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
 }
