@@ -181,7 +181,8 @@ fn allowed_rules_are_in_the_file_and_in_running_sessions() {
     let check = |name: &str| {
         let subject = format!("{name}:{}", server.port);
         let workspace = session.workspace();
-        let mut check = coder(&session, &["net", "check", &subject, "--workspace"]);
+        let words = ["net", "check", &subject, "--toolchain", "python", "--workspace"];
+        let mut check = coder(&session, &words);
         Outcome::of(check.arg(workspace)).exited(0).text()
     };
     let checked = check("later.test");

@@ -6,6 +6,7 @@ use aifo_agents::{AgentSpec, agent_variables};
 use aifo_config::Config;
 use aifo_host::{CallStats, WorkspaceAccess, short};
 use aifo_launch::{Admission, Containers, Session};
+use aifo_network::{NetworkRule, RuleScope};
 use aifo_provider::Usage;
 use aifo_sidecar::Net;
 use aifo_types::{Kind, env};
@@ -74,6 +75,10 @@ pub(crate) fn before(
     let mut settings = below_home(&spec.settings);
     settings.retain(|path| home.as_ref().is_some_and(|home| home.join(path).is_file()));
     let toolchains = &config.toolchains.value;
+    let is_initial = |rule: &&NetworkRule| match &rule.scope {
+        RuleScope::Kind(kind) => !toolchains.on_demand.contains(kind),
+        RuleScope::All | RuleScope::Agent => true,
+    };
     let facts = Facts {
         engine: containers.engine.flavor().program(),
         image: image.to_owned(),
@@ -93,7 +98,12 @@ pub(crate) fn before(
         attached: config.kinds.attached.keys().cloned().collect(),
         host_ports: containers.host_ports.clone(),
         join: containers.join.clone(),
-        rules: containers.rules.iter().map(ToString::to_string).collect(),
+        rules: containers
+            .rules
+            .iter()
+            .filter(|rule| is_initial(rule))
+            .map(ToString::to_string)
+            .collect(),
         variables,
         proxied: keys.map(|keys| keys.providers().to_vec()).unwrap_or_default(),
         admitted: config.admit.iter().map(|admission| admission.value).collect(),

@@ -64,7 +64,7 @@ pub(super) const STORIES: &[Story] = &[
             "aifo-coder exec --toolchain c-cpp@9.9 make",
             "aifo-coder exec --toolchain c-cpp make",
             "aifo-coder exec --toolchain bun -- bun --version",
-            "aifo-coder exec cargo x",
+            "aifo-coder exec --toolchain c-cpp cargo x",
             "aifo-coder prompt",
             "aifo-coder prompt codx 'What is this?'",
             "aifo-coder run codx",
