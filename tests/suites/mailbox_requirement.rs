@@ -6,7 +6,7 @@
 mod phase_1 {
     use std::fs;
 
-    use aifo_tests::{Mailbox, Running, host};
+    use aifo_tests::{Mailbox, Running, eventually, host};
 
     #[test]
     fn pid_file_creation() {
@@ -50,7 +50,8 @@ mod phase_1 {
         assert_eq!((answer.exit.as_str(), answer.stderr.as_str()), ("0", ""));
         assert_eq!(answer.reason, None);
         let answered = ["5c1d0a7e-1.exit", "5c1d0a7e-1.stderr", "5c1d0a7e-1.stdout"];
-        assert_eq!(mailbox.leftovers(), answered, "the request is gone");
+        // The answer is there before the request is removed.
+        eventually("the request is gone", || mailbox.leftovers() == answered);
     }
 
     #[test]
