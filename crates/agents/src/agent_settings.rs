@@ -7,7 +7,7 @@ use aifo_host::{Beneath, Found};
 use serde_json::Value;
 
 use crate::agent_variables::{AGENT_VARIABLE_PREFIX, agent_variables};
-use crate::agents::AgentSpec;
+use crate::agents::{AgentSpec, MAX_SETTINGS_BYTES};
 
 /// The needs of the user's settings of an agent.
 #[derive(Debug, Default)]
@@ -20,8 +20,6 @@ pub struct AgentSettings {
 
 /// The key of a variable's name, as of codex.
 const VARIABLE_KEY: &str = "env_key";
-/// Settings are written by hand.
-const MAX_BYTES: u64 = 1 << 20;
 
 impl AgentSettings {
     /// Reads what the agent gets of the files in this home directory. In the workspace an agent could have
@@ -32,7 +30,7 @@ impl AgentSettings {
         let Ok(home) = Beneath::open(&path) else { return settings };
         for file in spec.import.iter().filter(|file| !path.join(&file.from).starts_with(workspace))
         {
-            let Found::File(bytes, _) = home.read(&file.from, MAX_BYTES) else { continue };
+            let Found::File(bytes, _) = home.read(&file.from, MAX_SETTINGS_BYTES) else { continue };
             let Some(object) = file.format.parse(&bytes) else { continue };
             settings.collect(&file.select(&object), "", &format!("~/{}", file.from.display()));
         }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 
 pub use self::acp::{AcpProfile, ChunkMode, MissingFileReply};
 pub use self::keys::{BaseUrl, KeyRow, LoginKey, SettingsFile};
+pub(crate) use self::state_file::MAX_SETTINGS_BYTES;
 pub use self::state_file::{FileFormat, StateFile, StateImport, StateMode};
 pub use self::table::known_agents;
 

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aifo_proxy::CallRecord;
-use aifo_types::{CallEnding, plumbing_class};
+use aifo_types::{CallEnding, agents_own_class};
 
 /// Totals of a session's calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,8 +53,7 @@ impl CallCounter {
         if call.time < state.from {
             return;
         }
-        let is_agents = call.kind.as_deref() == Some("agent") && call.ending != CallEnding::Refused;
-        if is_agents && plumbing_class(&call.tool, &call.argv).is_some() {
+        if agents_own_class(call.kind.as_deref(), call.ending, (&call.tool, &call.argv)).is_some() {
             state.stats.plumbing = state.stats.plumbing.saturating_add(1);
             return;
         }

@@ -71,14 +71,24 @@ impl LoggedCall {
 
     /// Returns its class, if an agent made it for itself.
     pub fn plumbing(&self) -> Option<&'static str> {
-        let is_agents = self.kind.as_deref() == Some("agent") && self.ending != CallEnding::Refused;
-        is_agents.then(|| plumbing_class(&self.tool, &self.argv)).flatten()
+        agents_own_class(self.kind.as_deref(), self.ending, (&self.tool, &self.argv))
     }
 
     /// Returns when the call ended, in milliseconds since 1970; its time, if the duration is not known.
     pub fn ended(&self) -> u64 {
         self.time.saturating_add(self.wall_ms.unwrap_or_default())
     }
+}
+
+/// Returns the class of a call that an agent made for itself; `kind` is that of the call's place, and `argv` is as
+/// logged. A refused call and one that is not recognised have none.
+pub fn agents_own_class(
+    kind: Option<&str>,
+    ending: CallEnding,
+    (tool, argv): (&str, &str),
+) -> Option<&'static str> {
+    let is_agents = kind == Some("agent") && ending != CallEnding::Refused;
+    is_agents.then(|| plumbing_class(tool, argv)).flatten()
 }
 
 impl CallEnding {

@@ -51,7 +51,7 @@ const WITH_VALUE: [&str; 6] =
 
 /// Returns the class of a call in place that is no work for the user; `argv` is as logged. A call that is not
 /// recognised has none.
-pub fn plumbing_class(tool: &str, argv: &str) -> Option<&'static str> {
+pub(crate) fn plumbing_class(tool: &str, argv: &str) -> Option<&'static str> {
     let mut words = argv.split(' ').peekable();
     let mut command = vec![tool];
     while let Some(option) = words.next_if(|word| word.starts_with('-')) {

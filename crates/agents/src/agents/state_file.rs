@@ -24,6 +24,9 @@ pub enum StateImport {
     Conversations,
 }
 
+/// Settings are written by hand; a larger file is not read.
+pub(crate) const MAX_SETTINGS_BYTES: u64 = 1 << 20;
+
 /// An agent file, and the part of it that aifo copies: only what is listed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

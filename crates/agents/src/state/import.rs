@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use aifo_host::{Beneath, Found};
 use serde_json::Value;
 
-use crate::agents::StateFile;
+use crate::agents::{MAX_SETTINGS_BYTES, StateFile};
 
 /// The result for one path.
 pub(super) enum Imported {
@@ -37,7 +37,7 @@ pub(super) fn import_settings(
     existing: Existing,
 ) -> io::Result<Imported> {
     let path = file.from.clone();
-    let bytes = match users.read(&path, MAX_BYTES) {
+    let bytes = match users.read(&path, MAX_SETTINGS_BYTES) {
         Found::Missing => return Ok(Imported::Nothing),
         Found::Rejected(why) => return Ok(Imported::Skipped(path, why)),
         Found::File(bytes, _) => bytes,
@@ -59,7 +59,7 @@ pub(super) fn import_settings(
     }
     let mut copy = selected.clone();
     if has_own {
-        let Found::File(bytes, _) = own.read(&file.to, MAX_BYTES) else {
+        let Found::File(bytes, _) = own.read(&file.to, MAX_SETTINGS_BYTES) else {
             return Ok(Imported::Skipped(path, "has an unusual file in its place in the state"));
         };
         let of_agent = file.format.parse(&bytes).unwrap_or_default();
@@ -152,8 +152,6 @@ impl Imported {
     }
 }
 
-/// Settings are written by hand.
-const MAX_BYTES: u64 = 1 << 20;
 /// Left out keys that a line names.
 const MAX_KEYS: usize = 8;
 const MAX_CONVERSATIONS: u64 = 50_000;
