@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::Path;
 
+use aifo_workspace::{Object, Tree};
+
 use crate::error::SyncError;
 use crate::limits::{UploadLimits, UploadScope};
 use crate::scan::{Repository, Scan};
 use crate::snapshot::Snapshot;
 use crate::stream::{Record, StreamWriter};
-use crate::tree::{Object, Tree, Version};
 use crate::upload::send_entry;
+use crate::version::Version;
 
 /// Reads the client's snapshot, and writes the files that differ from it: deletions first. New files that are ignored
 /// are not sent, nor those of repositories' directories.
@@ -27,13 +29,13 @@ pub fn send_changes(
     let mut changed = BTreeSet::new();
     for (path, entry) in &base.0 {
         let bytes = || path.as_bytes().to_owned();
-        match (tree.object(path.as_path()), tree.version(path.as_path())) {
+        match (tree.object(path.as_path()), Version::of(&tree, path.as_path())) {
             (_, Version::Entry(now)) if now == *entry => {}
             (_, Version::Entry(_)) => {
                 changed.insert(path);
             }
             // The files of a directory in its place are new.
-            (Object::Missing | Object::Directory | Object::Behind, _) => {
+            (Object::Missing | Object::Directory(_) | Object::Behind, _) => {
                 stream.record(&Record::Deleted { path: bytes() })?;
             }
             _ => {

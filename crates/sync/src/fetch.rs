@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use aifo_workspace::{Tree, file_mode};
 use tempfile::TempDir;
 
 use crate::entry::{Entry, Hashing};
@@ -16,7 +17,7 @@ use crate::merge::{ConflictKind, Merge, merge};
 use crate::path::{PathError, WorkspacePath};
 use crate::snapshot::{Snapshot, escaped};
 use crate::stream::{Record, StreamReader};
-use crate::tree::{Tree, Version, mode};
+use crate::version::Version;
 
 /// A workspace that gets the changes of a pod.
 #[derive(Debug)]
@@ -152,7 +153,7 @@ impl Fetch {
                         continue;
                     }
                     let mut options = OpenOptions::new();
-                    let file = options.write(true).create_new(true).mode(mode(is_executable));
+                    let file = options.write(true).create_new(true).mode(file_mode(is_executable));
                     let file = file.open(&staged);
                     let file = file.map_err(SyncError::file("write", "the temporary copy"))?;
                     let mut file = Hashing::new(file);
@@ -185,14 +186,16 @@ impl Fetch {
 
     fn apply_one(&self, base: &mut Snapshot, change: Change, report: &mut FetchReport) {
         let Change { path, entry, staged } = change;
-        let here = self.tree.version(path.as_path());
+        let here = Version::of(&self.tree, path.as_path());
         let decision = merge(base.0.get(&path), here.here(), entry.as_ref());
         let applied = match (&decision, &entry) {
             (Merge::Nothing, _) => Ok(()),
-            (Merge::Apply, None) => self.tree.remove(&path).inspect(|()| report.removed += 1),
+            (Merge::Apply, None) => {
+                self.tree.remove(path.as_path()).inspect(|()| report.removed += 1)
+            }
             (Merge::Apply, Some(_)) => {
                 let replaces = matches!(here, Version::Entry(_));
-                self.tree.place(&staged, &path, replaces).inspect(|()| report.written += 1)
+                self.tree.place(&staged, path.as_path(), replaces).inspect(|()| report.written += 1)
             }
             (Merge::Conflict(kind), _) => {
                 let copy = entry.as_ref().map(|entry| self.keep(&staged, &path, entry)).transpose();
@@ -213,18 +216,18 @@ impl Fetch {
         let directory = format!("{CONFLICTS}/{}/", self.name);
         // Git does not show the directory.
         let ignore = parsed(format!("{CONFLICTS}/.gitignore").as_bytes())?;
-        if matches!(self.tree.version(ignore.as_path()), Version::Missing) {
-            io::Write::write_all(&mut self.tree.create(&ignore, false)?, b"*\n")?;
+        if matches!(Version::of(&self.tree, ignore.as_path()), Version::Missing) {
+            io::Write::write_all(&mut self.tree.create(ignore.as_path(), false)?, b"*\n")?;
         }
         for number in 1..MAX_COPIES {
             let end = if number == 1 { String::new() } else { format!(".{number}") };
             let bytes = [directory.as_bytes(), path.as_bytes(), end.as_bytes()].concat();
             let to = parsed(&bytes)?;
-            match self.tree.version(to.as_path()) {
+            match Version::of(&self.tree, to.as_path()) {
                 Version::Entry(kept) if kept == *entry => return Ok(to.as_path().to_owned()),
                 Version::Entry(_) | Version::Other => {}
                 Version::Missing => {
-                    self.tree.place(staged, &to, false)?;
+                    self.tree.place(staged, to.as_path(), false)?;
                     return Ok(to.as_path().to_owned());
                 }
             }

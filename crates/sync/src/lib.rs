@@ -35,8 +35,6 @@ mod changes;
 mod entry;
 mod error;
 mod fetch;
-mod git_index;
-mod ignored;
 mod limits;
 mod merge;
 mod path;
@@ -44,8 +42,8 @@ mod result;
 mod scan;
 mod snapshot;
 mod stream;
-mod tree;
 mod upload;
+mod version;
 
 pub use changes::send_changes;
 pub use entry::Entry;

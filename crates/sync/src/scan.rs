@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use aifo_workspace::{Object, Rules, Tree, index_entries};
+
 use crate::error::SyncError;
-use crate::git_index;
-use crate::ignored::Rules;
 use crate::limits::UploadScope;
 use crate::path::WorkspacePath;
-use crate::tree::{Object, Tree};
 
 /// The files and links of a workspace.
 #[derive(Debug, Default)]
@@ -60,7 +59,7 @@ impl Scan {
                 let path = directory.join(&name);
                 let Some(known) = scan.path(&path, repository) else { continue };
                 let object = tree.object(&path);
-                let is_directory = matches!(object, Object::Directory);
+                let is_directory = matches!(object, Object::Directory(_));
                 let is_repository = name.as_bytes() == b".git";
                 if !is_repository && rules.ignores(&path, is_directory) {
                     continue;
@@ -89,13 +88,13 @@ impl Scan {
     /// Adds files that are tracked, although a rule ignores them.
     fn add_tracked(&mut self, tree: &Tree, repository: Repository) {
         let index = tree.read(Path::new(".git/index"), MAX_INDEX).unwrap_or_default();
-        for path in git_index::tracked(&index).unwrap_or_default() {
-            let path = PathBuf::from(std::ffi::OsString::from_vec(path));
+        for entry in index_entries(&index).unwrap_or_default() {
+            let path = PathBuf::from(std::ffi::OsString::from_vec(entry.path));
             if let Some(path) = self.path(&path, repository)
                 && !self.found.contains_key(&path)
             {
                 match tree.object(path.as_path()) {
-                    Object::Missing | Object::Directory | Object::Behind => {}
+                    Object::Missing | Object::Directory(_) | Object::Behind => {}
                     object => self.add(path, &object),
                 }
             }
@@ -123,7 +122,7 @@ impl Scan {
             Object::Link(_) => {
                 self.found.insert(path, None);
             }
-            Object::Missing | Object::Directory | Object::Behind => {}
+            Object::Missing | Object::Directory(_) | Object::Behind => {}
             Object::Other => self.skip(path.as_bytes(), "is a device, FIFO or socket"),
         }
     }

@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use aifo_workspace::{Object, Tree};
+
 use crate::entry::{Entry, Hashing};
 use crate::error::SyncError;
 use crate::limits::{UploadLimits, UploadScope};
@@ -14,7 +16,6 @@ use crate::path::WorkspacePath;
 use crate::scan::{Repository, Scan};
 use crate::snapshot::{Snapshot, escaped};
 use crate::stream::{Record, StreamReader, StreamWriter};
-use crate::tree::{Object, Tree};
 
 /// The files of an upload.
 #[derive(Debug)]
@@ -97,7 +98,7 @@ pub(crate) fn send_entry(
             let is_whole = stream.content(Tee(file, &mut hashing))?;
             Ok(is_whole.then(|| Entry::file(hashing.digest(), is_executable)))
         }
-        Object::Missing | Object::Directory | Object::Behind | Object::Other => Ok(None),
+        Object::Missing | Object::Directory(_) | Object::Behind | Object::Other => Ok(None),
     }
 }
 
@@ -125,10 +126,11 @@ pub fn receive_upload(workspace: &Path, from: impl Read) -> Result<u64, SyncErro
         match record {
             Record::File { path, is_executable } => {
                 let path = parse(&path)?;
-                let file = tree.create(&path, is_executable);
+                let file = tree.create(path.as_path(), is_executable);
                 let file = file.map_err(SyncError::file("write", path.as_path()))?;
                 if !stream.content(file)? {
-                    tree.remove(&path).map_err(SyncError::file("remove", path.as_path()))?;
+                    tree.remove(path.as_path())
+                        .map_err(SyncError::file("remove", path.as_path()))?;
                 }
             }
             Record::Link { path, target } => {
@@ -137,7 +139,7 @@ pub fn receive_upload(workspace: &Path, from: impl Read) -> Result<u64, SyncErro
                 let staged = staging.path().join("0");
                 let target = OsStr::from_bytes(&target);
                 symlink(target, &staged)
-                    .and_then(|()| tree.place(&staged, &path, true))
+                    .and_then(|()| tree.place(&staged, path.as_path(), true))
                     .map_err(SyncError::file("write", path.as_path()))?;
             }
             Record::Skipped { .. } => continue,

@@ -9,11 +9,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::git::PrivateRepository;
 use super::object_id::ObjectId;
+use aifo_workspace::{Object, Tree};
+
 use crate::error::SyncError;
 use crate::limits::{UploadLimits, UploadScope};
 use crate::path::WorkspacePath;
 use crate::scan::{Repository, Scan};
-use crate::tree::{Object, Tree};
 
 /// The commit of uncommitted files.
 #[derive(Debug, Default)]

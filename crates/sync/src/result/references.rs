@@ -5,11 +5,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use aifo_workspace::{Object, Tree};
 use sha2::{Digest, Sha256};
 
 use super::object_id::{ObjectFormat, ObjectId};
 use crate::error::SyncError;
-use crate::tree::{Object, Tree};
 
 /// The references that a result needs. Symbolic ones but `HEAD` are left out.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ const KINDS: [&[u8]; 3] = [BRANCHES, b"refs/remotes/", b"refs/tags/"];
 impl References {
     /// Reads them; `None` without a directory `.git`. Errors: its references are not files.
     pub(crate) fn read(tree: &Tree) -> Result<Option<Self>, SyncError> {
-        if !matches!(tree.object(Path::new(".git")), Object::Directory) {
+        if !matches!(tree.object(Path::new(".git")), Object::Directory(_)) {
             return Ok(None);
         }
         if !matches!(tree.object(Path::new(".git/reftable")), Object::Missing) {
@@ -98,7 +98,7 @@ impl References {
                 if let Some(id) = read_id(tree, &path) {
                     self.add(path.as_os_str().as_bytes(), id);
                 } else if path.iter().count() < MAX_DEPTH
-                    && matches!(tree.object(&Path::new(".git").join(&path)), Object::Directory)
+                    && matches!(tree.object(&Path::new(".git").join(&path)), Object::Directory(_))
                 {
                     directories.push(path);
                 }

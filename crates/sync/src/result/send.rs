@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::Path;
 
+use aifo_workspace::Tree;
 use tempfile::TempDir;
 
 use super::commit::Uncommitted;
@@ -14,7 +15,6 @@ use super::header::{
 use super::object_id::ObjectId;
 use super::references::{BRANCHES, References, STASH, short_name};
 use crate::error::SyncError;
-use crate::tree::Tree;
 
 /// A result that is asked for.
 #[derive(Debug)]

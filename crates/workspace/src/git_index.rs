@@ -1,25 +1,41 @@
-//! The paths in the index of a git repository. Git itself is not started: a repository configuration names
+//! The entries in the index of a git repository. Git itself is not started: a repository configuration names
 //! programs (`spec/trust.md#programs`).
 
-/// Returns the tracked paths; `None` for a format other than versions 2 to 4 with SHA-1, or a damaged file.
-pub(crate) fn tracked(index: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// An entry of an index, without what git remembers of the file in the workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndexEntry {
+    /// Its path.
+    pub path: Vec<u8>,
+    /// Its kind and permissions.
+    pub mode: u32,
+    /// The id of its content.
+    pub id: Vec<u8>,
+    /// 0, or its side in a merge.
+    pub stage: u16,
+}
+
+/// Returns the entries of an index; `None` for a format other than versions 2 to 4 with SHA-1, or a damaged file.
+pub fn index_entries(index: &[u8]) -> Option<Vec<IndexEntry>> {
     let mut rest = index.strip_prefix(b"DIRC")?;
     let (version, count) = (number(&mut rest)?, number(&mut rest)?);
     if !(2..=4).contains(&version) {
         return None;
     }
-    let mut paths: Vec<Vec<u8>> = Vec::new();
+    let mut entries: Vec<IndexEntry> = Vec::new();
     for _ in 0..count {
         let before = rest.len();
-        // Times, device, inode, mode, owner and size, and the object's name.
-        take(&mut rest, 60)?;
+        // Times, device and inode; owner and size.
+        take(&mut rest, 24)?;
+        let mode = number(&mut rest)?;
+        take(&mut rest, 12)?;
+        let id = take(&mut rest, 20)?.to_vec();
         let flags = u16::from_be_bytes(take(&mut rest, 2)?.try_into().ok()?);
         if version >= 3 && flags & 0x4000 != 0 {
             take(&mut rest, 2)?;
         }
         let mut path = Vec::new();
         if version == 4 {
-            let last = paths.last().map_or(&[][..], Vec::as_slice);
+            let last = entries.last().map_or(&[][..], |last| last.path.as_slice());
             let removed = varint(&mut rest)?;
             path.extend_from_slice(last.get(..last.len().checked_sub(removed)?)?);
         }
@@ -31,9 +47,9 @@ pub(crate) fn tracked(index: &[u8]) -> Option<Vec<Vec<u8>>> {
             let read = before - rest.len();
             take(&mut rest, read.next_multiple_of(8) - read)?;
         }
-        paths.push(path);
+        entries.push(IndexEntry { path, mode, id, stage: flags >> 12 & 3 });
     }
-    Some(paths)
+    Some(entries)
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
@@ -100,13 +116,16 @@ mod tests {
             }
             let index = fs::read(at.join(".git/index")).unwrap();
             assert_eq!(index[7].to_string(), version);
-            assert_eq!(tracked(&index).unwrap(), expected, "version {version}");
+            let entries = index_entries(&index).unwrap();
+            assert!(entries.iter().all(|entry| entry.mode == 0o100_644 && entry.stage == 0));
+            let paths: Vec<_> = entries.into_iter().map(|entry| entry.path).collect();
+            assert_eq!(paths, expected, "version {version}");
             for cut in 0..index.len().min(3000) {
-                assert!(tracked(&index[..cut]).is_none(), "version {version} {cut}");
+                assert!(index_entries(&index[..cut]).is_none(), "version {version} {cut}");
             }
         }
-        assert_eq!(tracked(b""), None);
-        assert_eq!(tracked(b"DIRC\0\0\0\x05\0\0\0\0"), None);
-        assert_eq!(tracked(b"DIRC\0\0\0\x02\xff\xff\xff\xff"), None);
+        assert_eq!(index_entries(b""), None);
+        assert_eq!(index_entries(b"DIRC\0\0\0\x05\0\0\0\0"), None);
+        assert_eq!(index_entries(b"DIRC\0\0\0\x02\xff\xff\xff\xff"), None);
     }
 }

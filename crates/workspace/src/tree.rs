@@ -14,57 +14,40 @@ use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, readlinkat, renameat2};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use crate::entry::{Entry, digest_of};
-use crate::merge::Here;
-use crate::path::WorkspacePath;
-
 /// A workspace.
 #[derive(Debug)]
-pub(crate) struct Tree(RootDirectory);
+pub struct Tree(RootDirectory);
 
 /// An object at a path.
 #[derive(Debug)]
-pub(crate) enum Object {
+pub enum Object {
+    /// There is none.
     Missing,
+    /// A regular file.
     File(Metadata),
+    /// A symbolic link, and its target.
     Link(Vec<u8>),
-    Directory,
+    /// A directory.
+    Directory(Metadata),
     /// A path behind a link or file.
     Behind,
     /// A device, FIFO or socket, or an object that cannot be read.
     Other,
 }
 
-/// The version of a path.
-#[derive(Debug)]
-pub(crate) enum Version {
-    Missing,
-    Entry(Entry),
-    Other,
-}
-
-impl Version {
-    pub(crate) fn here(&self) -> Here<'_> {
-        match self {
-            Version::Missing => Here::Missing,
-            Version::Entry(entry) => Here::Entry(entry),
-            Version::Other => Here::Other,
-        }
-    }
-}
-
 impl Tree {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    /// Opens a workspace. Links in its own path are followed.
+    pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Tree(RootDirectory::open(path)?))
     }
 
     /// Returns a path of the root itself, whatever its name is now.
-    pub(crate) fn root(&self) -> PathBuf {
+    pub fn root(&self) -> PathBuf {
         descriptor(self.0.as_fd())
     }
 
     /// Returns the object at a path.
-    pub(crate) fn object(&self, path: &Path) -> Object {
+    pub fn object(&self, path: &Path) -> Object {
         let found = match self.resolve(path, OFlag::O_PATH | OFlag::O_NOFOLLOW) {
             Ok(found) => File::from(found),
             Err(Errno::ENOENT) => return Object::Missing,
@@ -73,7 +56,7 @@ impl Tree {
         };
         match found.metadata() {
             Ok(metadata) if metadata.is_file() => Object::File(metadata),
-            Ok(metadata) if metadata.is_dir() => Object::Directory,
+            Ok(metadata) if metadata.is_dir() => Object::Directory(metadata),
             Ok(metadata) if metadata.is_symlink() => match readlinkat(&found, "") {
                 Ok(target) => Object::Link(target.into_vec()),
                 Err(_) => Object::Other,
@@ -82,23 +65,8 @@ impl Tree {
         }
     }
 
-    /// Returns the version of a path, and reads a file for it.
-    pub(crate) fn version(&self, path: &Path) -> Version {
-        match self.object(path) {
-            Object::Missing => Version::Missing,
-            Object::Link(target) => Version::Entry(Entry::Link(target)),
-            Object::Directory | Object::Behind | Object::Other => Version::Other,
-            Object::File(_) => {
-                let entry = self.open_file(path).and_then(|(file, is_executable)| {
-                    Ok(Entry::file(digest_of(file)?, is_executable))
-                });
-                entry.map_or(Version::Other, Version::Entry)
-            }
-        }
-    }
-
     /// Opens a regular file, and returns whether its owner may execute it. Never blocks.
-    pub(crate) fn open_file(&self, path: &Path) -> io::Result<(File, bool)> {
+    pub fn open_file(&self, path: &Path) -> io::Result<(File, bool)> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let file = File::from(self.resolve(path, flags)?);
         let metadata = file.metadata()?;
@@ -109,7 +77,7 @@ impl Tree {
     }
 
     /// Reads a regular file of at most `limit` bytes; `None` without one.
-    pub(crate) fn read(&self, path: &Path, limit: u64) -> Option<Vec<u8>> {
+    pub fn read(&self, path: &Path, limit: u64) -> Option<Vec<u8>> {
         let (file, _) = self.open_file(path).ok()?;
         let mut bytes = Vec::new();
         let count = file.take(limit + 1).read_to_end(&mut bytes).ok()?;
@@ -117,34 +85,41 @@ impl Tree {
     }
 
     /// Returns the names in a directory.
-    pub(crate) fn names(&self, directory: &Path) -> io::Result<Vec<OsString>> {
-        let directory = self.resolve(directory, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+    pub fn names(&self, directory: &Path) -> io::Result<Vec<OsString>> {
+        let directory = self.open_directory(directory)?;
         let entries = fs::read_dir(descriptor(directory.as_fd()))?;
         entries.map(|entry| Ok(entry?.file_name())).collect()
     }
 
+    /// Opens a directory for reading.
+    pub fn open_directory(&self, directory: &Path) -> io::Result<OwnedFd> {
+        Ok(self.resolve(directory, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?)
+    }
+
+    /// Opens the directory that contains a path, and returns it with the last name. Errors: it is missing.
+    pub fn open_parent(&self, path: &Path) -> io::Result<(OwnedFd, OsString)> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        let above = path.parent().unwrap_or(Path::new(""));
+        Ok((self.resolve(above, OFlag::O_PATH | OFlag::O_DIRECTORY)?, name))
+    }
+
     /// Creates or truncates a file, with missing directories.
-    pub(crate) fn create(&self, path: &WorkspacePath, is_executable: bool) -> io::Result<File> {
+    pub fn create(&self, path: &Path, is_executable: bool) -> io::Result<File> {
         let (parent, name) = self.parent(path)?;
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(mode(is_executable));
+        options.write(true).create(true).truncate(true).mode(file_mode(is_executable));
         options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
         options.open(descriptor(parent.as_fd()).join(name))
     }
 
     /// Moves a file or link to a path, with missing directories. An existing file is replaced only if `replaces`,
     /// and its permissions stay but for execution.
-    pub(crate) fn place(
-        &self,
-        staged: &Path,
-        path: &WorkspacePath,
-        replaces: bool,
-    ) -> io::Result<()> {
+    pub fn place(&self, staged: &Path, path: &Path, replaces: bool) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         let staged_metadata = staged.symlink_metadata()?;
         if replaces
             && staged_metadata.is_file()
-            && let Object::File(replaced) = self.object(path.as_path())
+            && let Object::File(replaced) = self.object(path)
         {
             let (old, new) = (replaced.permissions().mode(), staged_metadata.permissions().mode());
             let kept = old & 0o666;
@@ -156,8 +131,8 @@ impl Tree {
     }
 
     /// Removes a file or link, and the directories above it that become empty.
-    pub(crate) fn remove(&self, path: &WorkspacePath) -> io::Result<()> {
-        let mut path = path.as_path();
+    pub fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut path = path;
         let mut flags = UnlinkatFlags::NoRemoveDir;
         while let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
             let directory = self.resolve(parent, OFlag::O_PATH | OFlag::O_DIRECTORY)?;
@@ -173,9 +148,8 @@ impl Tree {
     }
 
     /// Opens the directory of a path, and creates missing ones.
-    fn parent(&self, path: &WorkspacePath) -> io::Result<(OwnedFd, OsString)> {
+    fn parent(&self, path: &Path) -> io::Result<(OwnedFd, OsString)> {
         let directories = OFlag::O_PATH | OFlag::O_DIRECTORY;
-        let path = path.as_path();
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         let above = path.parent().unwrap_or(Path::new(""));
         match self.resolve(above, directories) {
@@ -200,7 +174,7 @@ impl Tree {
 }
 
 /// Returns the mode of a new file, before the umask.
-pub(crate) fn mode(is_executable: bool) -> u32 {
+pub fn file_mode(is_executable: bool) -> u32 {
     if is_executable { 0o777 } else { 0o666 }
 }
 

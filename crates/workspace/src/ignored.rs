@@ -9,7 +9,7 @@ use crate::tree::Tree;
 
 /// The rules for a directory: its own, then those of the directories above it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rules(Option<Arc<Level>>);
+pub struct Rules(Option<Arc<Level>>);
 
 #[derive(Debug)]
 struct Level {
@@ -23,13 +23,13 @@ const MAX_BYTES: u64 = 256 << 10;
 
 impl Rules {
     /// Returns the rules of the workspace root: `.git/info/exclude`, and `.gitignore` before it.
-    pub(crate) fn of_root(tree: &Tree) -> Self {
+    pub fn of_root(tree: &Tree) -> Self {
         let exclude = Rules::default().and(tree, Path::new(""), Path::new(".git/info/exclude"));
         exclude.below(tree, Path::new(""))
     }
 
     /// Adds the rules of a directory.
-    pub(crate) fn below(&self, tree: &Tree, directory: &Path) -> Self {
+    pub fn below(&self, tree: &Tree, directory: &Path) -> Self {
         self.clone().and(tree, directory, &directory.join(".gitignore"))
     }
 
@@ -50,7 +50,7 @@ impl Rules {
     }
 
     /// Returns whether a path of the directory is ignored. Rules nearer to it win.
-    pub(crate) fn ignores(&self, path: &Path, is_directory: bool) -> bool {
+    pub fn ignores(&self, path: &Path, is_directory: bool) -> bool {
         let mut rules = self;
         while let Some(level) = &rules.0 {
             let relative = path.strip_prefix(&level.directory).unwrap_or(path);
