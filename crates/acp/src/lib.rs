@@ -112,8 +112,8 @@ pub use permission::{
 };
 pub use protocol_errors::ProtocolErrors;
 pub use relay::{
-    Direction, MethodServer, PathMap, PathResolver, Relay, RelayConfig, RelayEvent, RelayedTurn,
-    Side, TerminalLogin,
+    Direction, MethodServer, OwnCommand, PathMap, PathResolver, Relay, RelayConfig, RelayEvent,
+    RelayedTurn, Side, TerminalLogin,
 };
 pub use report::{decision_report, report_line, reports, turn_end_report};
 pub use session::Session;

@@ -3,6 +3,7 @@
 mod agent;
 mod cancelling;
 mod capabilities;
+mod commands;
 mod editor;
 mod ending;
 mod event;
@@ -35,6 +36,7 @@ use requests::{Decider, End, IncomingRequest};
 use session_state::SessionState;
 use terminals::Terminals;
 
+pub use commands::OwnCommand;
 pub use event::{RelayEvent, RelayedTurn};
 pub use path_map::{Direction, PathMap};
 pub use path_resolver::PathResolver;
@@ -67,7 +69,7 @@ pub use terminal_login::TerminalLogin;
 /// // The editor's prompt reaches the agent with a new id ..
 /// let params = json!({"sessionId": "s", "prompt": [{"type": "text", "text": "tidy up"}]});
 /// let prompt = json!({"id": "abc", "method": "session/prompt", "params": params});
-/// assert_eq!(send(&mut relay, Side::Editor, prompt), None);
+/// assert_eq!(send(&mut relay, Side::Editor, prompt), Some(RelayEvent::TurnStarted));
 /// let received = receive(&mut relay, Side::Agent);
 /// assert_eq!((&received["id"], &received["params"]), (&json!(1), &params));
 ///
@@ -98,6 +100,8 @@ pub struct Relay {
     sessions: BTreeMap<String, SessionState>,
     /// The number of prompts so far.
     prompts: u64,
+    /// The agent has sent a list of its commands.
+    has_listed: bool,
     events: VecDeque<RelayEvent>,
     /// The methods of refused notifications that were reported.
     refused: Vec<String>,
@@ -140,6 +144,8 @@ pub struct RelayConfig {
     /// The program that the editor starts for terminal authentication; `None` to forward the
     /// methods unchanged.
     pub terminal_login: Option<TerminalLogin>,
+    /// Commands that the caller serves, beside the agent's own.
+    pub commands: Vec<OwnCommand>,
 }
 
 /// The server of an agent's requests.
@@ -191,6 +197,7 @@ impl Default for RelayConfig {
             queued_bytes: 32 << 20,
             backlog: 4 << 20,
             terminal_login: None,
+            commands: Vec::new(),
         }
     }
 }
@@ -211,6 +218,7 @@ impl Relay {
             config,
             sessions: BTreeMap::new(),
             prompts: 0,
+            has_listed: false,
             events: VecDeque::new(),
             refused: Vec::new(),
             end_reason: String::new(),

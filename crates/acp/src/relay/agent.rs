@@ -99,6 +99,7 @@ impl Relay {
                 self.update(&params);
                 if let Some(update) = params.get_mut("update") {
                     self.terminals.replace_terminals(update);
+                    self.add_commands(update);
                 }
             }
             other if !self.capabilities.is_notification(other) => {

@@ -42,6 +42,7 @@ impl Relay {
             IncomingRequest::Permission { session, .. } => is_it(session).then(|| id.clone()),
             IncomingRequest::Forwarded(_)
             | IncomingRequest::Queued { .. }
+            | IncomingRequest::Command
             | IncomingRequest::Host => None,
         });
         let waiting: Vec<Id> = waiting.collect();

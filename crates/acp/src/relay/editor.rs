@@ -42,6 +42,9 @@ impl Relay {
         match params.get("sessionId").and_then(Value::as_str) {
             Some(session) if method == "session/prompt" => {
                 let session = session.to_owned();
+                if self.take_command(&session, &id, &params) {
+                    return;
+                }
                 self.prompt(session, id, params, extra);
             }
             _ => {

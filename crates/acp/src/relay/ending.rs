@@ -61,6 +61,7 @@ impl Relay {
                 }
                 IncomingRequest::Permission { decider: Decider::Host(_), .. }
                 | IncomingRequest::Host
+                | IncomingRequest::Command
                 | IncomingRequest::Queued { .. } => {
                     self.events.push_back(RelayEvent::Request(RequestEvent::Withdrawn {
                         id,

@@ -38,6 +38,20 @@ pub enum RelayEvent {
         /// The selected option; `None` if the editor selected none.
         option: Option<Value>,
     },
+    /// The editor has sent a prompt of an own command.
+    /// [`Relay::answer_command`](super::Relay::answer_command) answers it.
+    Command {
+        /// The prompt.
+        id: Id,
+        /// The session.
+        session: String,
+        /// The command.
+        name: String,
+        /// The words after its name.
+        words: Vec<String>,
+    },
+    /// A prompt was sent to the agent.
+    TurnStarted,
     /// A prompt has been answered.
     TurnEnded(Box<RelayedTurn>),
     /// The agent has not ended a cancelled turn in time and must be killed. Sent once per turn.

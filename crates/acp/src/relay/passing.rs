@@ -14,6 +14,7 @@ use crate::json::LineTooLong;
 use crate::message::{Id, Message, RpcError, code};
 use crate::message_reader::Inbound;
 use crate::peer::{Skipped, too_long};
+use crate::update::session_of;
 
 impl Relay {
     /// Returns the next message, alternating between the ends.
@@ -122,7 +123,10 @@ impl Relay {
                     let id = sent.id.clone();
                     self.events.push_back(RelayEvent::PermissionAnswered { id, option });
                 }
+                let opened = outcome.as_ref().ok().filter(|_| method == "session/new");
+                let opened = opened.and_then(session_of);
                 self.answer(from.other(), &sent.id, outcome, extra);
+                opened.iter().for_each(|session| self.list_commands(session));
             }
             RequestKind::Question { question } => self.question_answered(question, &outcome),
             RequestKind::Prompt { session } => {
@@ -218,7 +222,7 @@ impl Relay {
                     why: Withdrawal::ByAgent,
                 }));
             }
-            None => {}
+            Some(IncomingRequest::Command) | None => {}
         }
     }
 

@@ -66,6 +66,7 @@ impl Relay {
         let is_sent = self.forward(Side::Agent, id, (PROMPT.to_owned(), params), kind, extra);
         if let Some(state) = self.sessions.get_mut(session).filter(|_| is_sent) {
             state.begin();
+            self.events.push_back(RelayEvent::TurnStarted);
         }
         is_sent
     }

@@ -42,6 +42,8 @@ pub(super) enum IncomingRequest {
     Permission { session: String, decider: Decider },
     /// Served by the caller.
     Host,
+    /// A prompt of an own command.
+    Command,
 }
 
 /// Who decides a permission request.

@@ -1,6 +1,7 @@
 //! Tests of a relay between a scripted editor and a scripted agent.
 
 mod capabilities;
+mod commands;
 mod editor_requests;
 mod ending;
 mod passing;

@@ -131,6 +131,7 @@ fn a_queued_prompt_can_be_cancelled() {
 #[test]
 fn an_overdue_agent_is_reported_once() {
     let mut story = Story::prompted();
+    story.events();
     assert_eq!(story.relay.poll_timeout(), None, "turns have no timeout");
     story.cancel();
     let until = story.relay.poll_timeout().unwrap();
