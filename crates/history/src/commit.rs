@@ -1,0 +1,36 @@
+//! Begins a commit with its first change.
+
+use crate::capture::Sink;
+use crate::checkpoint::Note;
+use crate::error::HistoryError;
+use crate::version::Version;
+use crate::writer::Writer;
+
+/// A commit that begins with its first change.
+pub(crate) struct Commit<'a> {
+    pub(crate) writer: &'a mut Writer,
+    pub(crate) note: Note,
+    pub(crate) has_begun: bool,
+}
+
+impl Commit<'_> {
+    pub(crate) fn begin(&mut self) -> Result<(), HistoryError> {
+        self.has_begun = true;
+        self.writer.begin(&self.note)
+    }
+}
+
+impl Sink for Commit<'_> {
+    fn change(
+        &mut self,
+        path: &[u8],
+        before: Option<Version>,
+        after: Option<Version>,
+        content: Option<&[u8]>,
+    ) -> Result<(), HistoryError> {
+        if !self.has_begun {
+            self.begin()?;
+        }
+        self.writer.change(path, before, after, content)
+    }
+}

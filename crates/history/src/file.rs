@@ -1,0 +1,59 @@
+//! One file: its content, and how a change shows.
+
+use std::fs::Metadata;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aifo_workspace::Tree;
+
+use crate::path::as_path;
+use crate::scope::MAX_FILE;
+use crate::version::PERMISSIONS;
+
+/// Timestamps of files are at most this coarse.
+const CLOCK: Duration = Duration::from_millis(20);
+/// Attempts to read a file that is being written.
+const ATTEMPTS: usize = 3;
+
+/// Reads a file of which `stat` says the same before and after, or else what it had at the last attempt.
+pub(crate) fn read(tree: &Tree, path: &[u8]) -> Option<(Vec<u8>, Metadata)> {
+    let mut last = None;
+    for _ in 0..ATTEMPTS {
+        let (file, _) = tree.open_file(as_path(path)).ok()?;
+        let before = file.metadata().ok()?;
+        let mut content = Vec::with_capacity(usize::try_from(before.len().min(MAX_FILE)).ok()? + 1);
+        (&file).take(MAX_FILE + 1).read_to_end(&mut content).ok()?;
+        if content.len() as u64 > MAX_FILE {
+            return None;
+        }
+        let is_stable = stamp(&file.metadata().ok()?) == stamp(&before);
+        last = Some((content, before));
+        if is_stable {
+            break;
+        }
+    }
+    last
+}
+
+/// Returns the permissions that are kept.
+pub(crate) fn mode(metadata: &Metadata) -> u16 {
+    (metadata.permissions().mode() & PERMISSIONS) as u16
+}
+
+/// Returns a number that changes whenever a file is written, replaced or gets other permissions.
+pub(crate) fn stamp(metadata: &Metadata) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let times = (metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec());
+    (metadata.dev(), metadata.ino(), metadata.size(), metadata.mode(), times).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns whether a later change could leave the times as they are.
+pub(crate) fn is_recent(metadata: &Metadata) -> bool {
+    let changed = u64::try_from(metadata.ctime()).unwrap_or_default();
+    let changed = Duration::new(changed, u32::try_from(metadata.ctime_nsec()).unwrap_or_default());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(changed) < CLOCK
+}

@@ -1,0 +1,261 @@
+//! Reads checkpoints.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::checkpoint::Checkpoint;
+use crate::error::HistoryError;
+use crate::git::Store;
+use crate::names::Name;
+use crate::path::{Path, shown};
+use crate::scope::Uncovered;
+use crate::version::{BlobId, Objects, Version};
+
+impl Store {
+    /// Returns the objects that a checkpoint has.
+    pub(crate) fn objects(&self, commit: &str) -> Result<Objects, HistoryError> {
+        let listed = self.run(["ls-tree", "-r", "--full-tree", commit], "")?;
+        let text =
+            String::from_utf8(listed).map_err(|_| HistoryError::Damaged("a name is no text"))?;
+        let mut objects = Objects::new();
+        let (mut modes, mut marks) = (Vec::new(), Vec::new());
+        for line in text.lines() {
+            let (git_mode, id, name) =
+                parse_line(line).ok_or(HistoryError::Damaged("a tree cannot be read"))?;
+            match name {
+                Name::Object(path) => {
+                    let version = match git_mode {
+                        "120000" => Version::Link { content: id },
+                        "100755" => Version::File { content: id, mode: 0o755 },
+                        _ => Version::File { content: id, mode: 0o644 },
+                    };
+                    objects.insert(path.into(), version);
+                }
+                Name::FileMode(path) => modes.push((path, id)),
+                Name::Directory(path) => marks.push((path, id, Name::Directory as fn(_) -> _)),
+                Name::Uncovered(path) => marks.push((path, id, Name::Uncovered as fn(_) -> _)),
+            }
+        }
+        let ids =
+            modes.iter().map(|(_, id)| *id).chain(marks.iter().map(|(_, id, _)| *id)).collect();
+        let texts = self.contents(&ids)?;
+        let text = |id: &BlobId| {
+            let text = texts.get(id).and_then(|text| std::str::from_utf8(text).ok());
+            text.ok_or(HistoryError::Damaged("permissions cannot be read"))
+        };
+        let damaged = HistoryError::Damaged;
+        for (path, id) in modes {
+            let odd = u16::from_str_radix(text(&id)?, 8)
+                .map_err(|_| damaged("permissions are no number"))?;
+            if let Some(Version::File { mode, .. }) = objects.get_mut(path.as_slice()) {
+                *mode = odd;
+            }
+        }
+        for (path, id, kind) in marks {
+            let text = text(&id)?;
+            let version = match kind(Vec::new()) {
+                Name::Uncovered(_) => {
+                    Version::Uncovered(Uncovered::parse(text).ok_or(damaged("an unknown reason"))?)
+                }
+                _ => Version::Directory {
+                    mode: u16::from_str_radix(text, 8)
+                        .map_err(|_| damaged("permissions are no number"))?,
+                },
+            };
+            objects.insert(path.into(), version);
+        }
+        Ok(objects)
+    }
+
+    /// Returns contents. Errors: one is missing.
+    pub(crate) fn contents(
+        &self,
+        ids: &BTreeSet<BlobId>,
+    ) -> Result<BTreeMap<BlobId, Vec<u8>>, HistoryError> {
+        if ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let input: String = ids.iter().map(|id| format!("{id}\n")).collect();
+        let output = self.run(["cat-file", "--batch"], &input)?;
+        let missing = || HistoryError::Damaged("a content is missing");
+        let mut rest = output.as_slice();
+        let mut contents = BTreeMap::new();
+        for id in ids {
+            let end = rest.iter().position(|byte| *byte == b'\n').ok_or_else(missing)?;
+            let (head, after) = rest.split_at_checked(end + 1).ok_or_else(missing)?;
+            let head = String::from_utf8_lossy(head);
+            let size = head.trim_end().strip_prefix(&format!("{id} blob ")).ok_or_else(missing)?;
+            let size: usize = size.parse().map_err(|_| missing())?;
+            let (content, after) = after.split_at_checked(size).ok_or_else(missing)?;
+            contents.insert(*id, content.to_vec());
+            rest = after.get(1..).ok_or_else(missing)?;
+        }
+        Ok(contents)
+    }
+
+    /// Returns a session's checkpoints, each with the files that it changed. Directories and permissions are left out.
+    pub fn changes(
+        &self,
+        session: &str,
+    ) -> Result<Vec<(Checkpoint, Vec<ChangedFile>)>, HistoryError> {
+        let checkpoints = self.checkpoints(session)?;
+        let reference = crate::checkpoint::reference(session);
+        let words = [
+            "log",
+            "--first-parent",
+            "--reverse",
+            "--no-renames",
+            "--raw",
+            "--numstat",
+            "--format=>%H",
+            &reference,
+            "--",
+        ];
+        let listed = self.run(words, "")?;
+        let text =
+            String::from_utf8(listed).map_err(|_| HistoryError::Damaged("a name is no text"))?;
+        let mut files: BTreeMap<&str, Vec<ChangedFile>> = BTreeMap::new();
+        for commit in text.split('>').skip(1) {
+            let (id, rest) = commit.split_once('\n').unwrap_or((commit, ""));
+            files.insert(id, changed_files(rest)?);
+        }
+        let with_files = |checkpoint: Checkpoint| {
+            let files = files.remove(checkpoint.id.as_str()).unwrap_or_default();
+            (checkpoint, files)
+        };
+        Ok(checkpoints.into_iter().skip(1).map(with_files).collect())
+    }
+
+    /// Returns the files that differ between a session's start and its last checkpoint.
+    pub fn total(&self, session: &str) -> Result<Vec<ChangedFile>, HistoryError> {
+        let checkpoints = self.checkpoints(session)?;
+        let (Some(first), Some(last)) = (checkpoints.first(), checkpoints.last()) else {
+            return Ok(Vec::new());
+        };
+        let words = ["diff-tree", "-r", "--no-renames", "--raw", "--numstat", &first.id, &last.id];
+        let listed = self.run(words, "")?;
+        let text =
+            String::from_utf8(listed).map_err(|_| HistoryError::Damaged("a name is no text"))?;
+        changed_files(&text)
+    }
+
+    /// Returns the objects that a session does not cover at its end.
+    pub fn uncovered(&self, session: &str) -> Result<Vec<(Path, Uncovered)>, HistoryError> {
+        let last = self.checkpoints(session)?.pop();
+        let objects = last.map(|last| self.objects(&last.id)).transpose()?.unwrap_or_default();
+        let uncovered = objects.into_iter().filter_map(|(path, version)| match version {
+            Version::Uncovered(why) => Some((path, why)),
+            _ => None,
+        });
+        Ok(uncovered.collect())
+    }
+
+    /// Returns the changes as a patch, for a terminal.
+    pub fn patch(&self, checkpoint: &Checkpoint) -> Result<String, HistoryError> {
+        let words = [
+            "diff-tree",
+            "-r",
+            "-p",
+            "--no-renames",
+            "--no-color",
+            "--no-ext-diff",
+            "--no-textconv",
+        ];
+        let parent = format!("{}^", checkpoint.id);
+        let patch = self.run(words.into_iter().chain([parent.as_str(), &checkpoint.id]), "")?;
+        Ok(with_paths(&String::from_utf8_lossy(&patch)))
+    }
+}
+
+/// A file that a checkpoint changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedFile {
+    /// Its path.
+    pub path: Path,
+    /// The kind of change.
+    pub kind: ChangeKind,
+    /// Lines added and removed; `None` for other contents than text.
+    pub lines: Option<(u64, u64)>,
+}
+
+/// Parses git's `--raw --numstat` of one commit.
+fn changed_files(text: &str) -> Result<Vec<ChangedFile>, HistoryError> {
+    let damaged = || HistoryError::Damaged("a change cannot be read");
+    let mut kinds: BTreeMap<&str, ChangeKind> = BTreeMap::new();
+    let mut files = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        if line.starts_with(':') {
+            let (meta, name) = line.split_once('\t').ok_or_else(damaged)?;
+            kinds.insert(
+                name,
+                match meta.rsplit(' ').next() {
+                    Some("A") => ChangeKind::Added,
+                    Some("D") => ChangeKind::Deleted,
+                    _ => ChangeKind::Modified,
+                },
+            );
+            continue;
+        }
+        let mut fields = line.splitn(3, '\t');
+        let (added, removed) = (fields.next(), fields.next());
+        let name = fields.next().ok_or_else(damaged)?;
+        let Name::Object(path) = Name::decode(name).ok_or_else(damaged)? else { continue };
+        let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+        let kind = kinds.get(name).copied().unwrap_or(ChangeKind::Modified);
+        let lines = number(added).zip(number(removed));
+        files.push(ChangedFile { path: path.into(), kind, lines });
+    }
+    Ok(files)
+}
+
+/// Returns git's patch with the workspace's names.
+fn with_paths(patch: &str) -> String {
+    let mut text = String::with_capacity(patch.len());
+    let mut is_shown = false;
+    for line in patch.lines() {
+        let decoded = |name: &str| match name
+            .split_once('/')
+            .map(|(side, name)| (side, Name::decode(name)))
+        {
+            Some((side, Some(Name::Object(path)))) => Some(format!("{side}/{}", shown(&path))),
+            _ => (name == "/dev/null").then(|| name.to_owned()),
+        };
+        let renamed = |words: &[&str]| -> Option<String> {
+            let words = words.iter().map(|word| match word.starts_with(['a', 'b', '/']) {
+                true if word.contains('/') => decoded(word),
+                _ => Some((*word).to_owned()),
+            });
+            Some(words.collect::<Option<Vec<_>>>()?.join(" "))
+        };
+        let words: Vec<&str> = line.split(' ').collect();
+        let is_head =
+            ["diff --git ", "--- a/", "--- /dev/null", "+++ b/", "+++ /dev/null", "Binary files "];
+        let head =
+            is_head.iter().any(|head| line.starts_with(head)).then(|| renamed(&words)).flatten();
+        if line.starts_with("diff --git ") {
+            is_shown = head.is_some();
+        }
+        if is_shown {
+            text.push_str(head.as_deref().unwrap_or(line));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// A kind of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It was created.
+    Added,
+    /// Its content was changed.
+    Modified,
+    /// It was deleted.
+    Deleted,
+}
+
+fn parse_line(line: &str) -> Option<(&str, BlobId, Name)> {
+    let (meta, name) = line.split_once('\t')?;
+    let mut meta = meta.split(' ');
+    let (git_mode, _kind, id) = (meta.next()?, meta.next()?, meta.next()?);
+    Some((git_mode, BlobId::parse(id)?, Name::decode(name)?))
+}

@@ -1,0 +1,117 @@
+//! Undoes, in the thread that makes checkpoints.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::checkpoint::Cause;
+use crate::error::HistoryError;
+use crate::names::Name;
+use crate::path::{Path, is_below};
+use crate::range::{Range, whole};
+use crate::recorder::Recorder;
+use crate::report::{Selection, UndoReport, UndoRequest, of_done, of_plan};
+use crate::repository::{Repository, plan as plan_repository};
+use crate::restore::Restore;
+use crate::undo::Trees;
+use crate::version::{Call, Objects};
+
+/// The tool of an undo.
+const UNDO: &str = "undo";
+
+impl Recorder<'_> {
+    /// Plans an undo, and carries it out if it is asked for. The error of an undo is for its caller only.
+    pub(crate) fn undo(&mut self, request: &UndoRequest) -> Result<UndoReport, HistoryError> {
+        let store = &self.config.store;
+        let checkpoints = store.checkpoints(&self.config.session)?;
+        let selection = whole(&checkpoints, &request.selection)?;
+        let range = Range::of(&checkpoints, &selection)?;
+        let [before, after] =
+            [range.before, range.after].map(|checkpoint| store.objects(&checkpoint.id));
+        let (before, after) = (before?, after?);
+        let now: Objects =
+            self.capture.objects().map(|(path, version)| (path.clone(), version)).collect();
+        let created = match &selection {
+            Selection::Call(_) => None,
+            Selection::Turn | Selection::Session => Some(self.created_by_calls(&range)?),
+        };
+        let selects = |path: &[u8]| {
+            request.paths.is_empty()
+                || request.paths.iter().any(|chosen| {
+                    let chosen = chosen.as_bytes();
+                    path == chosen || is_below(path, chosen)
+                })
+        };
+        let by_call = |path: &[u8]| created.as_ref().is_none_or(|created| created.contains(path));
+        let trees = Trees { before: &before, after: &after, now: &now };
+        let plan = trees.plan(selects, by_call);
+        let tree = self.capture.tree();
+        let mut repository = match request.paths.is_empty() {
+            true => {
+                let [before, after, now] =
+                    [&before, &after, &now].map(|it| Repository::of(it, store));
+                plan_repository(&before?, &after?, &now?, tree)
+            }
+            false => Default::default(),
+        };
+        let overlapping = range.overlapping(&selection);
+        if !request.apply {
+            return Ok(UndoReport { id: None, overlapping, lines: of_plan(&plan, &repository) });
+        }
+        let number =
+            checkpoints.iter().flat_map(|it| &it.note.calls).filter(|call| call.tool == UNDO);
+        let numbers = number.filter_map(|call| call.id.strip_prefix("undo-")?.parse::<u32>().ok());
+        let id = format!("undo-{}", numbers.max().unwrap_or_default() + 1);
+        let argv = match &selection {
+            Selection::Call(call) => call.clone(),
+            Selection::Turn => "--turn".to_owned(),
+            Selection::Session => "--session".to_owned(),
+        };
+        let restore = Restore::new(store, tree, &plan)?;
+        let call = Call { id: id.clone(), tool: UNDO.to_owned(), argv, exit: None };
+        self.shared.state().calls.push(call);
+        let done = restore.run(&plan);
+        let restored = repository.run(tree, store)?;
+        for call in self.shared.state().calls.iter_mut().filter(|call| call.id == id) {
+            call.exit = Some(0);
+        }
+        self.checkpoint(Cause::Undo)?;
+        self.flush()?;
+        let lines = of_done(&done, &repository, &restored);
+        Ok(UndoReport { id: Some(id), overlapping, lines })
+    }
+
+    /// Returns the paths that were created while a call ran.
+    fn created_by_calls(&self, range: &Range<'_>) -> Result<HashSet<Path>, HistoryError> {
+        let span = format!("{}..{}", range.before.id, range.after.id);
+        let words = [
+            "log",
+            "--first-parent",
+            "--no-renames",
+            "--diff-filter=A",
+            "--name-only",
+            "--format=>%H",
+            &span,
+            "--",
+        ];
+        let listed = self.config.store.run(words, "")?;
+        let text = String::from_utf8_lossy(&listed);
+        let with_calls: BTreeSet<&str> = range
+            .checkpoints
+            .iter()
+            .filter(|checkpoint| !checkpoint.note.calls.is_empty())
+            .map(|checkpoint| checkpoint.id.as_str())
+            .collect();
+        let (mut created, mut counts) = (HashSet::new(), false);
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            match line.strip_prefix('>') {
+                Some(commit) => counts = with_calls.contains(commit),
+                None if !counts => {}
+                None => {
+                    if let Some(Name::Object(path) | Name::Directory(path)) = Name::decode(line) {
+                        created.insert(path.into());
+                    }
+                }
+            }
+        }
+        Ok(created)
+    }
+}
