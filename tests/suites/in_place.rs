@@ -16,7 +16,9 @@ fn setup() -> SessionSetup {
         let found = path.into_iter().find(|path| path.exists()).expect("the machine has the tool");
         setup.tool(name, Tool::Link(found))
     };
-    names.into_iter().fold(SessionSetup::new(), link)
+    let setup = names.into_iter().fold(SessionSetup::new(), link);
+    user_file(&setup, "");
+    setup
 }
 
 /// A session around a shell script, which is the agent.
@@ -33,6 +35,8 @@ fn rules(setup: &SessionSetup, text: &str) {
 fn user_file(setup: &SessionSetup, text: &str) {
     let directory = setup.scratch().join("home/.config/aifo");
     fs::create_dir_all(&directory).unwrap();
+    // Where these tests have a git, it is a fake one.
+    let text = format!("{text}\n[history]\nenabled = false\n");
     fs::write(directory.join("config.toml"), text).unwrap();
 }
 

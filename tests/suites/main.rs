@@ -67,6 +67,7 @@ mod fresh_projects;
 mod front_socket;
 mod half_close;
 mod held;
+mod history;
 mod in_place;
 mod install;
 mod kube_run;

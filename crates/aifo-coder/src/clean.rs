@@ -9,9 +9,12 @@ use serde::Serialize;
 
 use crate::cli::Clean;
 use crate::removals::Removal;
-use crate::{cache, engines};
+use crate::{cache, engines, history};
 
 pub(crate) async fn clean(flags: &Clean) -> anyhow::Result<ExitCode> {
+    if flags.history {
+        return history::clear(flags.dry_run);
+    }
     if let Some(cluster) =
         Cluster::selected(&flags.cluster.flags(), flags.session.as_deref()).await?
     {

@@ -4,6 +4,7 @@ mod acp;
 mod cluster;
 mod deferred;
 mod help;
+mod history;
 mod images;
 mod kube;
 mod mailbox;
@@ -25,6 +26,7 @@ use self::help::{ACP_USAGE, PROMPT_USAGE, RUN_USAGE, text};
 pub(crate) use self::acp::{Acp, AcpAgent, OutputFormat, Prompt, ServedBy, UserPresence};
 pub(crate) use self::cluster::PodFlags;
 pub(crate) use self::deferred::Deferred;
+pub(crate) use self::history::{Changes, Undo};
 pub(crate) use self::images::{BuildImages, Images, ImagesCommand, PushImages, Setup};
 pub(crate) use self::kube::{Kube, KubeCommand, KubeFetch, KubeRbac, KubeRender};
 pub(crate) use self::mailbox::Mailbox;
@@ -94,6 +96,10 @@ pub(crate) enum Command {
     Why(Deferred<Why>),
     /// Show the tool calls of a session
     Log(Deferred<Log>),
+    /// Show what the calls of a session changed in the project
+    Changes(Deferred<Changes>),
+    /// Put back what a call changed in the project
+    Undo(Deferred<Undo>),
     /// Show the connections of a session with a network by name, or change its rules
     Net(Deferred<Net>),
     /// List running sessions with their containers and tools

@@ -64,6 +64,8 @@ async fn alone(flags: Exec) -> anyhow::Result<ExitCode> {
     let smart = config.smart_for(None);
     let mut config = settings::session_config(&flags.session, &config, Fallback::Local).await?;
     tool.as_str().clone_into(&mut config.name);
+    // The user sees what the call does, and its start is not to wait.
+    config.history = None;
     if flags.session.containers.dry_run {
         return start::show_plan(&config).await;
     }

@@ -4,6 +4,7 @@ mod call;
 mod folding;
 mod message;
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ use anyhow::Context;
 
 pub(crate) use self::call::on_one_line;
 use crate::cli::Log;
+use crate::history;
 use crate::log::folding::{LeftOut, merge_repeats};
 use crate::net::{connection_line, ended};
 use crate::session_log::{self, POLL_INTERVAL};
@@ -31,7 +33,9 @@ pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot read the log '{}'", log.path.display()))?;
     // Without a network by name there are no connections.
     let mut connections = if flags.net { ConnectionReader::open(&log.path).ok() } else { None };
-    let printer = Printer { flags, paint: Paint::of_stdout() };
+    // Later changes of a log that is followed would be missing.
+    let changes = if flags.follow || flags.json { BTreeMap::new() } else { history::sums(&log) };
+    let printer = Printer { flags, paint: Paint::of_stdout(), changes };
     let mut is_empty = true;
     let mut left_out = LeftOut::default();
     loop {
@@ -64,6 +68,8 @@ pub(crate) async fn log(flags: &Log) -> anyhow::Result<ExitCode> {
 struct Printer<'a> {
     flags: &'a Log,
     paint: Paint,
+    /// The changes of each call, by its id.
+    changes: BTreeMap<String, String>,
 }
 
 /// A line to print.
@@ -91,7 +97,10 @@ impl Printer<'_> {
                 };
                 let text = match &record {
                     _ if self.flags.json => json + "\n",
-                    LoggedRecord::Call(call) => call::line(call, times, is_complete, self.paint),
+                    LoggedRecord::Call(call) => {
+                        let changed = self.changes.get(&call.exec_id).map(String::as_str);
+                        call::line(call, times, changed, is_complete, self.paint)
+                    }
                     LoggedRecord::Message(message) => message::line(message, self.paint),
                 };
                 self.selects(has_failed).then_some(PrintedLine { ended, text })

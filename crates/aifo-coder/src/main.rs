@@ -20,6 +20,7 @@ mod doctor;
 mod engines;
 mod exec;
 mod held;
+mod history;
 mod image_dialogue;
 mod images;
 mod in_pod;
@@ -78,6 +79,8 @@ fn main() -> ExitCode {
         Command::Mailbox(flags) => (block_on(mailbox::mailbox(*flags.0)), exit::NOTHING_RAN),
         Command::Why(flags) => (block_on(why::why(&flags)), UNANSWERED),
         Command::Log(flags) => (block_on(log::log(&flags)), UNANSWERED),
+        Command::Changes(flags) => (block_on(history::changes(&flags)), UNANSWERED),
+        Command::Undo(flags) => (block_on(history::undo(&flags)), UNANSWERED),
         Command::Net(flags) => (block_on(net::run(&flags)), UNANSWERED),
         Command::Ps(flags) => {
             let ended = match &flags.complete {

@@ -20,7 +20,7 @@ use anyhow::Context;
 use crate::cli::{self, Run, RunTarget, reject_option};
 use crate::held::{self, Keep};
 use crate::start::{self, Started, signal_exit_code, start};
-use crate::{banner, kube, settings};
+use crate::{banner, history, kube, settings};
 
 pub(crate) async fn run(flags: Run) -> anyhow::Result<ExitCode> {
     let config = settings::load(&flags.session, &flags.flags(), LogLevel::Warnings)?;
@@ -96,7 +96,7 @@ pub(crate) async fn run_target(
         // questions about its calls.
         become_subreaper().context("cannot become a subreaper for the agent's processes")?;
     }
-    let backend = session.backend.clone();
+    let (backend, checkpoints) = (session.backend.clone(), session.history.clone());
     let summary = session.summary();
     let mut signals = EndSignals::listen()?;
     let session = match start(session, &mut signals).await? {
@@ -143,6 +143,8 @@ pub(crate) async fn run_target(
     let stats = session.close().await;
     if !is_quiet {
         banner::after(&stats, &id).iter().for_each(console::say);
+        let changed = checkpoints.and_then(|it| history::summary(&it, &id));
+        changed.iter().for_each(console::say);
         usage.as_ref().and_then(banner::model_usage).iter().for_each(console::say);
     }
     report_held(&held, &id);

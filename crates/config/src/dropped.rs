@@ -8,7 +8,7 @@ use crate::source::Layer;
 use crate::table::Config;
 
 /// Keys that have no effect in a pod. The second word is the value that a pod has anyway, which is not reported.
-const DROPPED: [(&str, &str); 23] = [
+const DROPPED: [(&str, &str); 25] = [
     ("agent.state", "own"),
     ("agent.state_import", "settings"),
     ("ask.command", ""),
@@ -17,6 +17,8 @@ const DROPPED: [(&str, &str); 23] = [
     ("containers.caches", "none"),
     ("containers.pids", ""),
     ("containers.publish", ""),
+    ("history.enabled", "false"),
+    ("history.secrets", "false"),
     ("idle_stop_secs", ""),
     ("listen", ""),
     ("net.addresses", ""),

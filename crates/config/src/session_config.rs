@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_agents::{known_agents, state_directories};
-use aifo_host::{CheckedWorkspace, ShimBinary, TrustedPrograms, UserProgram};
+use aifo_host::{
+    CheckedWorkspace, HistorySettings, ShimBinary, TrustedPrograms, UserProgram, history_store,
+};
 use aifo_launch::{Fallback, ImageDialogue, SessionConfig, SidecarBackend, Verbosity};
 use aifo_policy::Judge;
 use aifo_sidecar::Startup;
@@ -91,11 +93,31 @@ impl Config {
         session.ask_timeout = Duration::from_secs(self.ask_timeout_secs.value.unwrap_or_default());
         session.ask_command =
             self.user_program(workspace, "ask.command", &self.ask_command.value)?;
+        session.history = match session.backend {
+            SidecarBackend::Pod(_) => None,
+            _ => self.history(workspace, &programs),
+        };
         session.limits.max_executions = self.max_executions.value;
         if self.verbose.value {
             session.verbosity = Verbosity::Verbose;
         }
         Ok(session)
+    }
+
+    fn history(&self, workspace: &Path, programs: &TrustedPrograms) -> Option<HistorySettings> {
+        if !self.history_enabled.value {
+            return None;
+        }
+        match history_store(workspace, programs) {
+            Ok(store) => {
+                let with_secrets = self.history_secrets.value;
+                store.map(|store| HistorySettings { store, with_secrets })
+            }
+            Err(error) => {
+                tracing::info!("changes of calls cannot be undone: git: {error}");
+                None
+            }
+        }
     }
 
     /// Gives a user time to answer, unless the configuration has another time.

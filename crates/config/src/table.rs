@@ -110,6 +110,10 @@ table! {
                 "Run a toolchain's tools in a running container of yours, such as a devcontainer; \
                  repeatable")
             .shown(|config| config.kinds.show_attached());
+    [history_enabled: bool = true]
+        setting("history.enabled", at!(history_enabled), SWITCH, "changes what can be undone");
+    [history_secrets: bool = false]
+        setting("history.secrets", at!(history_secrets), SWITCH, "changes what is kept");
     [caches: CacheScope = CacheScope::Project]
         setting("containers.caches", at!(caches), CACHES, "")
             .flag("--no-toolchain-cache", Takes::Nothing("none"), FlagGroup::Containers,

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use aifo_history::{UndoReport, UndoRequest};
 use aifo_process::connect_unix;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,12 @@ pub(crate) enum ControlRequest {
         option: String,
         #[serde(default)]
         from: AnswerSender,
+    },
+    Undo {
+        undo: UndoRequest,
+    },
+    Checkpoint {
+        checkpoint: bool,
     },
 }
 
@@ -72,6 +79,8 @@ pub enum ControlLine {
     End(bool),
     /// The question whose answer was accepted.
     Answered(String),
+    /// The result of an undo.
+    Undone(UndoReport),
     /// Why a request was rejected.
     Error(String),
 }
@@ -190,6 +199,24 @@ impl ControlClient {
         self.send(&ControlRequest::Answer { answer, option, from }).await?;
         match self.next().await? {
             ControlLine::Answered(_) => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Undoes something, or asks what an undo would do.
+    pub async fn undo(&mut self, undo: UndoRequest) -> Result<UndoReport, ControlError> {
+        self.send(&ControlRequest::Undo { undo }).await?;
+        match self.next().await? {
+            ControlLine::Undone(report) => Ok(report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Requests a checkpoint, after which the store can be read.
+    pub async fn checkpoint(&mut self) -> Result<(), ControlError> {
+        self.send(&ControlRequest::Checkpoint { checkpoint: true }).await?;
+        match self.next().await? {
+            ControlLine::End(_) => Ok(()),
             other => Err(unexpected(&other)),
         }
     }

@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use crate::control_client::{ControlLine, ControlRequest, EndedQuestion, ListedQuestion, SOCKET};
+use crate::history::SessionHistory;
 use crate::running::SessionInfo;
 use crate::session_dir::PREFIX;
 
@@ -29,6 +30,7 @@ use crate::session_dir::PREFIX;
 const MAX_CLIENTS: usize = 16;
 /// Bytes of a request.
 const MAX_LINE: u64 = 4096;
+const NO_HISTORY: &str = "the session has no history";
 /// Time for a client to take a line.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -45,7 +47,7 @@ struct Excluded {
 /// Serves this user's programs until the future is dropped. Errors: the socket cannot be created.
 pub fn serve(
     session: &SessionInfo,
-    approvals: CallApprovals,
+    (approvals, history): (CallApprovals, Option<SessionHistory>),
     token: Token,
 ) -> io::Result<impl Future<Output = ()> + Send + use<>> {
     let listener = listen_at(&session.directory.join(SOCKET))?;
@@ -61,10 +63,11 @@ pub fn serve(
                         if let Some(pid) = excluded.sender(&client)
                             && clients.len() < MAX_CLIENTS
                         {
-                            let approvals = approvals.clone();
+                            let (approvals, history) = (approvals.clone(), history.clone());
                             clients.spawn(async move {
                                 // The client's disconnect ends it.
-                                let _ = serve_client(client, &approvals, pid).await;
+                                let served = (&approvals, history.as_ref());
+                                let _ = serve_client(client, served, pid).await;
                             });
                         }
                     }
@@ -114,7 +117,11 @@ impl Excluded {
     }
 }
 
-async fn serve_client(client: UnixStream, approvals: &CallApprovals, pid: Pid) -> io::Result<()> {
+async fn serve_client(
+    client: UnixStream,
+    (approvals, history): (&CallApprovals, Option<&SessionHistory>),
+    pid: Pid,
+) -> io::Result<()> {
     let (reader, mut writer) = client.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -148,6 +155,20 @@ async fn serve_client(client: UnixStream, approvals: &CallApprovals, pid: Pid) -
                     }
                 }
             }
+            Ok(ControlRequest::Undo { undo }) => match history {
+                Some(history) => match history.undo(undo).await {
+                    Ok(report) => ControlLine::Undone(report),
+                    Err(error) => ControlLine::Error(error.to_string()),
+                },
+                None => ControlLine::Error(NO_HISTORY.to_owned()),
+            },
+            Ok(ControlRequest::Checkpoint { .. }) => match history {
+                Some(history) => match history.checkpoint().await {
+                    Ok(()) => ControlLine::End(true),
+                    Err(error) => ControlLine::Error(error.to_string()),
+                },
+                None => ControlLine::Error(NO_HISTORY.to_owned()),
+            },
             Err(error) => ControlLine::Error(format!("invalid request: {error}")),
         };
         send(&mut writer, &response).await?;

@@ -109,7 +109,7 @@ fn records() -> Option<PathBuf> {
 
 /// Returns the first 64 bits of the path's SHA-256. A repository can choose its directory's name,
 /// so a weak hash would let it share another project's caches.
-fn key_of(root: &Path) -> ProjectKey {
+pub(crate) fn key_of(root: &Path) -> ProjectKey {
     let digest = Sha256::digest(root.as_os_str().as_bytes());
     let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     ProjectKey::parse(&digits).expect("eight bytes are 16 hexadecimal digits")

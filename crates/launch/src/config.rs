@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use aifo_agents::{AgentContainerConfig, ShimTools, agent_variables, path_without_shims};
-use aifo_host::{CacheScope, CallLogRetention, ShimBinary, Toolchain, UserProgram};
+use aifo_host::{
+    CacheScope, CallLogRetention, HistorySettings, ShimBinary, Toolchain, UserProgram,
+};
 use aifo_network::LocalNames;
 use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_process::{Lookup, Restriction, find_in_path};
@@ -76,6 +78,8 @@ pub struct SessionConfig {
     pub verbosity: Verbosity,
     /// How long the log of calls is kept.
     pub call_logs: CallLogRetention,
+    /// The checkpoints around its calls; `None` for none.
+    pub history: Option<HistorySettings>,
     /// The agent container; `None` for an agent on this machine.
     pub agent: Option<AgentContainerConfig>,
     /// Which of the launcher variables pass to the agent in its container.
@@ -195,6 +199,7 @@ impl SessionConfig {
             limits: Limits::default(),
             verbosity: Verbosity::Quiet,
             call_logs: CallLogRetention::Recent,
+            history: None,
             agent: None,
             agent_forwarding: Forwarding::builtin(),
         }

@@ -48,7 +48,7 @@ impl ProxyQuestions {
         let mut serving = JoinSet::new();
         // No process has it.
         let token = Token::from_random(aifo_process::random_bits()?);
-        serving.spawn(control_socket::serve(&info, approvals, token)?);
+        serving.spawn(control_socket::serve(&info, (approvals, None), token)?);
         info.publish_questions()?;
         Ok(ProxyQuestions { id, _serving: serving, _directory: directory })
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use aifo_agents::{AgentEndpoint, ModelKeys, OpenState};
-use aifo_host::{CallStats, MessageLog, SessionDir, SessionInfo, ShimBinary};
+use aifo_host::{CallStats, MessageLog, SessionDir, SessionHistory, SessionInfo, ShimBinary};
 use aifo_proxy::CallApprovals;
 use aifo_types::{Kind, Token, ToolName};
 use tokio::process::Command;
@@ -98,6 +98,11 @@ impl Session {
     /// Returns its calls that wait for approval.
     pub fn approvals(&self) -> CallApprovals {
         self.frontend.approvals.clone()
+    }
+
+    /// Returns its history, if it has one.
+    pub fn history(&self) -> Option<SessionHistory> {
+        self.frontend.history.clone()
     }
 
     /// Returns the path of its log, one JSON line per call or message.
@@ -207,6 +212,9 @@ impl Session {
         }
         self.frontend.stop().await;
         self.tools.stop().await;
+        if let Some(history) = self.frontend.history.take() {
+            history.close().await;
+        }
         self.files.close();
         self.tools.report();
         self.frontend.call_counter.snapshot()

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use aifo_host::{
-    CallCounter, MessageLog, RUNNING_TABLE, SessionDir, SessionInfo, call_log,
+    CallCounter, MessageLog, RUNNING_TABLE, SessionDir, SessionHistory, SessionInfo, call_log,
     log_file::{LogFile, connections_path},
     update_record,
 };
@@ -32,6 +32,7 @@ pub(crate) struct SessionFrontend {
     pub(crate) call_counter: Arc<CallCounter>,
     /// Writes to the log.
     pub(crate) messages: MessageLog,
+    pub(crate) history: Option<SessionHistory>,
     /// Updates the record and serves users; ends before the session directory is removed.
     _tasks: JoinSet<()>,
     /// The socket's directory, if the session created it.
@@ -89,7 +90,13 @@ impl SessionFrontend {
         let mut tasks = JoinSet::new();
         serve_record(&config, info, tools, &mut tasks)?;
         let names = shared_directories.names();
-        let approvals = questions::open(&config, names, (info, token), &mut tasks)?;
+        let history = start_history(&config, info);
+        let approvals =
+            questions::open(&config, names, (info, token), history.clone(), &mut tasks)?;
+        let calls = match &history {
+            Some(history) => log.calls.with_checkpoints(Arc::new(history.clone())),
+            None => log.calls,
+        };
         let proxy = Proxy::new(
             ProxyConfig {
                 token: token.clone(),
@@ -98,7 +105,7 @@ impl SessionFrontend {
                 in_place: config.in_place,
                 forwarding: config.forwarding,
                 notify: config.notify,
-                call_log: log.calls,
+                call_log: calls,
                 running_table: running,
                 limits: config.limits,
                 max_runtime: config.max_runtime,
@@ -117,6 +124,7 @@ impl SessionFrontend {
             approvals,
             call_counter: counter,
             messages: log.messages,
+            history,
             _tasks: tasks,
             _socket_directory: socket.directory,
         })
@@ -128,6 +136,14 @@ impl SessionFrontend {
             proxy.stop().await;
         }
     }
+}
+
+/// Starts the history, if there is one; it runs beside the agent's start.
+fn start_history(config: &SessionConfig, info: &SessionInfo) -> Option<SessionHistory> {
+    let settings = config.history.clone()?;
+    SessionHistory::start(settings, &info.id, &info.workspace)
+        .inspect_err(|error| tracing::warn!("{error}; changes cannot be undone"))
+        .ok()
 }
 
 /// Keeps the record current, and serves requests of users beside it.

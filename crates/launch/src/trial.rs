@@ -48,6 +48,7 @@ impl Trial<'_> {
         config.policy.allow(&kind(), tools);
         config.caches = CacheScope::None;
         config.call_logs = CallLogRetention::SessionOnly;
+        config.history = None;
         let pids = match &self.backend {
             SidecarBackend::Local | SidecarBackend::Pod(_) => None,
             SidecarBackend::Containers(containers) => containers.limits.pids,

@@ -93,6 +93,7 @@ async fn run_recorded(
     let start = start_frame(state, request, Some(client_handover));
     let began = Instant::now();
     let caller = Caller::Attached(client);
+    state.config.call_log.starts(record).await;
     let started =
         start_attached(state, (routes, asked.as_ref()), start, descriptors, caller).await?;
     let StartedExec { exec, route, before } = started;

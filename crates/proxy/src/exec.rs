@@ -66,6 +66,7 @@ async fn run_recorded(
     let (output, writer) = ToolOutput::new().map_err(pipe_failed)?;
     let start = start_frame(state, request, None);
     let (routes, caller) = ((routes, asked.as_ref()), Caller::Plain(client));
+    state.config.call_log.starts(record).await;
     let started = start_in_first(state, routes, &start, &[writer], caller).await?;
     let StartedExec { exec, route, .. } =
         started.map_err(|none| none.refusal(state, &start.request.tool))?;

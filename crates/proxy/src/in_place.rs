@@ -63,6 +63,7 @@ pub(crate) async fn judge(
     drop((request, memory));
     match judged {
         Ok(()) => {
+            state.config.call_log.starts(&record).await;
             // The client executes the program in its own process, while the connection is open.
             let permit = Arc::clone(&state.watched).try_acquire_owned().ok();
             let process = permit.and_then(|permit| {

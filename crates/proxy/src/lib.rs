@@ -91,5 +91,5 @@ pub use listener::{BindError, Listener};
 pub use notify::HostExecutables;
 pub use proxy::Proxy;
 pub use proxy_task::ProxyTask;
-pub use record::{CallLog, CallRecord};
+pub use record::{CallLog, CallRecord, Checkpoints, Ready};
 pub use running_table::{RunningTable, RunningTool};

@@ -1,6 +1,8 @@
 //! The record of a call for the session log.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -56,28 +58,59 @@ pub struct CallRecord {
     max_text: usize,
 }
 
-/// A callback for the record of each call. It runs on the reactor and must not block.
+/// Callbacks for each call. They run on the reactor and must not block.
 #[derive(Clone, Default)]
-pub struct CallLog(Option<Arc<Recorder>>);
+pub struct CallLog {
+    log: Option<Arc<Recorder>>,
+    checkpoints: Option<Arc<dyn Checkpoints>>,
+}
 
 type Recorder = dyn Fn(&CallRecord) + Send + Sync;
+
+/// Takes checkpoints of the workspace around calls (`spec/history.md#checkpoints`).
+pub trait Checkpoints: Send + Sync {
+    /// Notes that a call is about to start. Returns what it waits for; `None` if it can start at once.
+    fn call_starts(&self, call: &CallRecord) -> Option<Ready>;
+    /// Notes that a call has ended or was refused.
+    fn call_ended(&self, call: &CallRecord);
+}
+
+/// Completes when a call can start.
+pub type Ready = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl CallLog {
     /// Returns a log that calls `log` once per call, at its end.
     pub fn new(log: impl Fn(&CallRecord) + Send + Sync + 'static) -> Self {
-        CallLog(Some(Arc::new(log)))
+        CallLog { log: Some(Arc::new(log)), checkpoints: None }
+    }
+
+    /// Adds checkpoints around each call.
+    #[must_use]
+    pub fn with_checkpoints(self, checkpoints: Arc<dyn Checkpoints>) -> Self {
+        CallLog { checkpoints: Some(checkpoints), ..self }
+    }
+
+    /// Waits for the checkpoint before a call, if there are checkpoints.
+    pub(crate) async fn starts(&self, record: &CallRecord) {
+        let ready = self.checkpoints.as_ref().and_then(|it| it.call_starts(record));
+        if let Some(ready) = ready {
+            ready.await;
+        }
     }
 
     pub(crate) fn record(&self, record: &CallRecord) {
-        if let Some(log) = &self.0 {
+        if let Some(log) = &self.log {
             log(record);
+        }
+        if let Some(checkpoints) = &self.checkpoints {
+            checkpoints.call_ended(record);
         }
     }
 }
 
 impl fmt::Debug for CallLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "CallLog(..)" } else { "CallLog(none)" })
+        f.write_str(if self.log.is_some() { "CallLog(..)" } else { "CallLog(none)" })
     }
 }
 

@@ -9,6 +9,8 @@ use crate::plumbing::plumbing_class;
 pub struct LoggedCall {
     /// When the request was complete, in milliseconds since 1970.
     pub time: u64,
+    /// Its id.
+    pub exec_id: String,
     /// The tool as typed.
     pub tool: String,
     /// The arguments, quoted, with secrets removed.

@@ -173,6 +173,7 @@ mod tests {
 
     fn call(tool: &str, argv: &str, ending: CallEnding) -> LoggedCall {
         LoggedCall {
+            exec_id: String::new(),
             time: 5,
             tool: tool.to_owned(),
             argv: argv.to_owned(),

@@ -8,6 +8,7 @@ mod call;
 mod containers;
 mod cpu;
 mod frames;
+mod history;
 mod in_place;
 mod mailbox;
 mod measure;

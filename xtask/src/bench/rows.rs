@@ -9,6 +9,7 @@ use super::call::Tool;
 use super::call::Transport::{Passed, Relayed, Version2};
 use super::containers;
 use super::frames;
+use super::history;
 use super::in_place;
 use super::mailbox;
 use super::measure::{Bench, Party};
@@ -94,6 +95,15 @@ pub(super) const ROWS: &[Row] = &[
     row("mailbox: 256 MiB, to cp", at_most(2.26, BATCH), mailbox::output),
     row("rules: true, to a session without", at_most(1.0, CALL), rules::allowed),
     row("rules: end of a call after its answer", at_most(2.1, TURN), rules::answered),
+    row("history: call, 10,000 unchanged files, added", at_most(0.05, TURN), |it| {
+        history::added(it, 0)
+    }),
+    row("history: call, 1 of 10,000 files changed, added", at_most(0.5, TURN), |it| {
+        history::added(it, 1)
+    }),
+    row("history: call, 10 of 10,000 files changed, added", at_most(3.0, TURN), |it| {
+        history::added(it, 10)
+    }),
     row("agent's messages, to parsing", at_most(1.45, BATCH), messages::against_parsing),
     row(
         "agent's messages to an editor, to rewriting",

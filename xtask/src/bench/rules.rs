@@ -76,15 +76,15 @@ pub(super) fn answered(bench: &Bench<'_>) -> Result<Measured> {
 }
 
 /// A session with its own file of the user.
-struct Session {
+pub(super) struct Session {
     serve: Serve,
-    workspace: PathBuf,
+    pub(super) workspace: PathBuf,
     runtime: PathBuf,
     _scratch: TempDir,
 }
 
 impl Session {
-    fn start(bench: &Bench<'_>, config: &str, arguments: &[String]) -> Result<Self> {
+    pub(super) fn start(bench: &Bench<'_>, config: &str, arguments: &[String]) -> Result<Self> {
         let scratch = aifo_engine::images::scratch()?;
         let root = scratch.path().canonicalize()?;
         let [workspace, runtime, files] = ["work", "run", "config"].map(|name| root.join(name));
@@ -106,7 +106,7 @@ impl Session {
         Ok(Session { serve, workspace, runtime, _scratch: scratch })
     }
 
-    fn calls(&self, bench: &Bench<'_>) -> Calls {
+    pub(super) fn calls(&self, bench: &Bench<'_>) -> Calls {
         let Calls { tools, shims, .. } = &bench.calls;
         let client_env = self.serve.client_env().to_vec();
         Calls { tools: tools.clone(), shims: shims.clone(), client_env }

@@ -10,7 +10,7 @@ use aifo_acp_io::{
 use aifo_agents::AGENT_VARIABLE_PREFIX;
 use aifo_config::Config;
 use aifo_host::EndSignals;
-use aifo_launch::acp::{AcpAgent, BridgeEnd, process_limits, serve_editor};
+use aifo_launch::acp::{AcpAgent, BridgeEnd, own_commands, process_limits, serve_editor};
 use aifo_terminal::console;
 use aifo_types::exit;
 use anyhow::Context;
@@ -81,6 +81,7 @@ async fn session(
     let (name, judge, log) =
         (agent_session.name.clone(), agent_session.judge.clone(), agent_session.log.clone());
     let served = (flags.files, flags.terminals);
+    let history = agent_session.history.clone();
     let started = start(agent_session, served, flags.allow_request, flags.editor_workspace);
     let bridge = match started {
         Ok(bridge) => bridge,
@@ -89,7 +90,7 @@ async fn session(
             return Err(error);
         }
     };
-    let end = serve_editor(bridge, &judge, log.as_deref(), signals).await;
+    let end = serve_editor(bridge, &judge, log.as_deref(), history.as_ref(), signals).await;
     guard.close().await;
     Ok(match end {
         BridgeEnd::EditorGone => ExitCode::SUCCESS,
@@ -140,6 +141,7 @@ fn start(
             words: Acp::own_words(),
             variable_prefix: AGENT_VARIABLE_PREFIX.to_owned(),
         }),
+        commands: own_commands(agent_session.history.as_ref()),
         ..RelayConfig::default()
     };
     let limits = process_limits(&agent_session.profile);

@@ -59,6 +59,7 @@ pub(crate) async fn prompt(flags: Prompt) -> anyhow::Result<ExitCode> {
         cwd: agent_session.cwd.clone(),
         resumed,
         login_hint: login_hint.clone(),
+        history: agent_session.history.clone(),
     };
     let output = Output::new(format, is_quiet, agent_session.log.clone());
     let prompt_run = PromptRun::new(request, agent_session.judge, output);

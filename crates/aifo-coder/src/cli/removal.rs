@@ -18,6 +18,9 @@ pub(crate) struct Clean {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Remove the checkpoints of this directory's project instead
+    #[arg(long, conflicts_with = "session")]
+    pub(crate) history: bool,
     /// Only clean up the session whose id starts with this
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,

@@ -8,7 +8,7 @@ use super::help::text;
 /// The headings of everyday commands, and the commands.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Work", &["run", "prompt", "web", "acp"]),
-    ("Sessions", &["ps", "attach", "stop", "approve", "publish", "log"]),
+    ("Sessions", &["ps", "attach", "stop", "approve", "publish", "log", "changes", "undo"]),
     ("Ask", &["why", "net"]),
     ("This machine", &["setup", "doctor", "config", "clean"]),
 ];

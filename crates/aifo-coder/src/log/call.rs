@@ -6,7 +6,13 @@ use aifo_types::{CallEnding, LoggedCall, escape_line};
 
 /// Returns a line with time, ending, duration, peak memory, kind, call, then the exceeded limit or the
 /// reason. A call that was made several `times` in a row has the number.
-pub(crate) fn line(logged: &LoggedCall, times: usize, is_complete: bool, paint: Paint) -> String {
+pub(crate) fn line(
+    logged: &LoggedCall,
+    times: usize,
+    changed: Option<&str>,
+    is_complete: bool,
+    paint: Paint,
+) -> String {
     let ending = format!("{:<9}", logged.ending_text());
     let ending = if logged.has_failed() { paint.bad(ending) } else { paint.good(ending) };
     let (wall, memory) = match logged.ending {
@@ -22,6 +28,9 @@ pub(crate) fn line(logged: &LoggedCall, times: usize, is_complete: bool, paint: 
     let mut line = format!("{time}  {ending}  {wall:>12}  {memory:>9}  {kind:<8}  {command}");
     if times > 1 {
         line += &paint.faint(format!("  # {times} times"));
+    }
+    if let Some(changed) = changed {
+        line += &paint.faint(format!("  # {changed}"));
     }
     if let Some(limit) = &logged.limit {
         line += &paint.faint(format!("  # limit on {}", escape_line(limit)));
@@ -60,6 +69,7 @@ mod tests {
     fn call(tool: &str, argv: &str, ending: CallEnding, exit_code: u8) -> LoggedCall {
         LoggedCall {
             time: 0,
+            exec_id: String::new(),
             tool: tool.to_owned(),
             argv: argv.to_owned(),
             kind: None,
@@ -121,7 +131,7 @@ mod tests {
             (call("x", "", CallEnding::Exited, 1), "  exit 1   "),
         ];
         for (call, expected) in rows {
-            let line = line(&call, 1, true, Paint::Plain);
+            let line = line(&call, 1, None, true, Paint::Plain);
             assert!(line.contains(expected), "{line}");
         }
     }
@@ -129,13 +139,16 @@ mod tests {
     #[test]
     fn repeats_are_counted_and_long_commands_are_cut() {
         let long = call("echo", &"x".repeat(200), CallEnding::Exited, 0);
-        let line = line(&long, 3, false, Paint::Plain);
-        assert!(line.ends_with(&format!("{}..  # 3 times\n", "x".repeat(115))), "{line}");
+        let line = line(&long, 3, Some("2 files, +1 -0"), false, Paint::Plain);
+        assert!(
+            line.ends_with(&format!("{}..  # 3 times  # 2 files, +1 -0\n", "x".repeat(115))),
+            "{line}"
+        );
     }
 
     #[test]
     fn colours_only_when_painted() {
-        let line = line(&call("x", "", CallEnding::Exited, 1), 1, true, Paint::Colours);
+        let line = line(&call("x", "", CallEnding::Exited, 1), 1, None, true, Paint::Colours);
         assert!(line.contains("\x1b[31mexit 1"), "{line:?}");
     }
 }

@@ -89,6 +89,7 @@ fn call(record: &Map<String, Value>) -> Option<LoggedCall> {
     let text = |name| record.get(name).and_then(Value::as_str).map(str::to_owned);
     Some(LoggedCall {
         time: number("time"),
+        exec_id: text("exec_id").unwrap_or_default(),
         tool: text("tool")?,
         argv: text("argv").unwrap_or_default(),
         kind: text("kind"),
@@ -112,6 +113,7 @@ mod tests {
     fn call(tool: &str) -> LoggedCall {
         LoggedCall {
             time: 0,
+            exec_id: String::new(),
             tool: tool.to_owned(),
             argv: String::new(),
             kind: None,
@@ -132,6 +134,7 @@ mod tests {
             "max_rss_kib":900,"new":[1]}"#;
         let expected = LoggedCall {
             time: 5,
+            exec_id: "x".to_owned(),
             argv: "test '<b>'".to_owned(),
             kind: Some("rust".to_owned()),
             exit_code: 137,

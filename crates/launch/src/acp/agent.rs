@@ -11,6 +11,7 @@ use aifo_acp_io::{
     WorkspaceHost, Writing,
 };
 use aifo_agents::{AGENT_VARIABLE_PREFIX, AcpProfile, AgentSpec, agent_variables};
+use aifo_host::SessionHistory;
 use aifo_policy::Judge;
 use aifo_types::{FileId, names_secret};
 use tokio::process::Command;
@@ -60,6 +61,8 @@ pub struct AcpAgent {
     pub tmp: PathBuf,
     /// Where it runs.
     pub place: AgentEnvironment,
+    /// The session's checkpoints, if there are any.
+    pub history: Option<SessionHistory>,
 }
 
 /// An agent that speaks ACP cannot be prepared.
@@ -140,8 +143,20 @@ impl AcpAgent {
                 terminal: profile.terminal,
             },
         };
-        let tmp = session.tmp().to_owned();
-        Ok(AcpAgent { name, command, profile, hosts, judge, log, cwd, workspace, tmp, place })
+        let (tmp, history) = (session.tmp().to_owned(), session.history());
+        Ok(AcpAgent {
+            name,
+            command,
+            profile,
+            hosts,
+            judge,
+            log,
+            cwd,
+            workspace,
+            tmp,
+            place,
+            history,
+        })
     }
 }
 

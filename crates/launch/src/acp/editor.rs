@@ -2,10 +2,12 @@
 
 use aifo_acp::{RelayEvent, RequestEvent, Side, decision_report};
 use aifo_acp_io::{AgentExit, Bridge, WireLog, WorkspaceHost, log_turn};
-use aifo_host::EndSignals;
+use aifo_host::{EndSignals, SessionHistory};
 use aifo_types::escape_line;
+use tokio::task::JoinSet;
 
 use super::judge::PermissionJudge;
+use super::own_commands;
 use super::questions::EditorQuestions;
 
 /// The end of a relay between an editor and an agent.
@@ -31,8 +33,10 @@ pub async fn serve_editor(
     mut bridge: Bridge<WorkspaceHost>,
     judge: &PermissionJudge,
     log: Option<&WireLog>,
+    history: Option<&SessionHistory>,
     signals: &mut EndSignals,
 ) -> BridgeEnd {
+    let mut commands = JoinSet::new();
     let mut questions = EditorQuestions::new(judge.approvals.clone());
     let mut changes = judge.approvals.subscribe();
     let mut received = None;
@@ -41,9 +45,21 @@ pub async fn serve_editor(
         tokio::select! {
             event = bridge.next() => match event {
                 Some(RelayEvent::Released) => is_released = true,
-                Some(event) => take(event, &mut bridge, judge, &mut questions, log),
+                Some(RelayEvent::Command { id, session, words, .. }) => {
+                    let history = history.cloned();
+                    commands.spawn(async move {
+                        (id, session, own_commands::run(history.as_ref(), &words).await)
+                    });
+                }
+                Some(event) => {
+                    history.iter().for_each(|history| note_turn(history, &event));
+                    take(event, &mut bridge, judge, &mut questions, log);
+                }
                 None => break,
             },
+            Some(Ok((id, session, text))) = commands.join_next() => {
+                bridge.with_relay(|relay, now| relay.answer_command(&id, &session, &text, now));
+            }
             Ok(()) = changes.changed() => {
                 bridge.with_relay(|relay, now| questions.update(relay, now));
             }
@@ -71,6 +87,15 @@ pub async fn serve_editor(
         Some(signal) => BridgeEnd::Signaled(signal),
         None if is_released => BridgeEnd::EditorGone,
         None => BridgeEnd::AgentGone { non_json, end },
+    }
+}
+
+fn note_turn(history: &SessionHistory, event: &RelayEvent) {
+    match event {
+        // The agent works after its model has answered.
+        RelayEvent::TurnStarted => history.turn_started(),
+        RelayEvent::TurnEnded(_) => history.turn_ended(),
+        _ => {}
     }
 }
 
@@ -146,6 +171,8 @@ fn take(
         }
         // Handled elsewhere.
         RelayEvent::Request(RequestEvent::Host { .. } | RequestEvent::Withdrawn { .. })
+        | RelayEvent::Command { .. }
+        | RelayEvent::TurnStarted
         | RelayEvent::Ended { .. }
         | RelayEvent::Released
         | RelayEvent::Closed => {}

@@ -11,7 +11,7 @@ use aifo_acp::{
     RequestEvent, SendError, TurnEnd,
 };
 use aifo_acp_io::{AgentConnection, AgentExit, HistoryDrain, WorkspaceHost, log_answer, log_turn};
-use aifo_host::EndSignals;
+use aifo_host::{EndSignals, SessionHistory};
 use serde_json::json;
 
 use super::judge::{JudgedPermission, PermissionJudge};
@@ -46,6 +46,8 @@ pub struct PromptRequest {
     pub resumed: Option<String>,
     /// The remedy for a missing login.
     pub login_hint: String,
+    /// The session's checkpoints, if there are any.
+    pub history: Option<SessionHistory>,
 }
 
 /// The end of a prompt's run.
@@ -73,6 +75,7 @@ pub struct PromptRun<V> {
     cwd: PathBuf,
     resumed: Option<String>,
     login_hint: String,
+    history: Option<SessionHistory>,
     /// Set after loading, while history may still arrive.
     drain: Option<HistoryDrain>,
     judge: PermissionJudge,
@@ -89,12 +92,13 @@ type Agent = AgentConnection<WorkspaceHost>;
 impl<V: PromptView> PromptRun<V> {
     /// Takes a prompt, and the session to resume.
     pub fn new(prompt: PromptRequest, judge: PermissionJudge, view: V) -> Self {
-        let PromptRequest { text, cwd, resumed, login_hint } = prompt;
+        let PromptRequest { text, cwd, resumed, login_hint, history } = prompt;
         PromptRun {
             text,
             cwd,
             resumed,
             login_hint,
+            history,
             drain: None,
             judge,
             view,
@@ -165,6 +169,9 @@ impl<V: PromptView> PromptRun<V> {
             };
             log_turn(&end.session, &outcome, &end.counts, agent.client().traffic());
             log_answer(&end.session, &end.answer);
+            if let Some(history) = &self.history {
+                history.turn_ended();
+            }
             self.view.turn_ended(&mut end).map_err(no_stdout)?;
             self.end = Some(end);
             return Ok(());
@@ -219,6 +226,10 @@ impl<V: PromptView> PromptRun<V> {
         let prompt = json!([{"type": "text", "text": self.text}]);
         agent.with_client(|client, now| client.prompt(&session, prompt, now)).map_err(text)?;
         self.session = Some(session);
+        if let Some(history) = &self.history {
+            // The agent works after its model has answered.
+            history.turn_started();
+        }
         Ok(())
     }
 
