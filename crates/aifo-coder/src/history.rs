@@ -12,8 +12,8 @@ use aifo_history::{
     UndoRequest,
 };
 use aifo_host::{
-    Candidate, ControlClient, HistorySettings, SessionHistory, SessionInfo, SessionLog,
-    history_directory, history_store, running_sessions, session_logs, sessions_meant,
+    Candidate, ControlClient, ControlError, HistorySettings, SessionHistory, SessionInfo,
+    SessionLog, history_directory, history_store, running_sessions, session_logs, sessions_meant,
 };
 use aifo_terminal::clock::Moment;
 use aifo_terminal::console::{self, counted};
@@ -190,12 +190,15 @@ impl Meant {
         });
         let (named, mut words) = words.split_at(usize::from(names_session));
         let log = session_log::select(named.first().map(String::as_str), false)?;
-        let store = store(&log.workspace)?;
-        let Some(store) = store.filter(Store::exists) else { bail!(none(&log)) };
         let running = running_sessions().into_iter().find(|session| session.id == log.id);
         if let Some(running) = &running {
-            ControlClient::connect(running)?.checkpoint().await?;
+            match ControlClient::connect(running) {
+                Err(ControlError::NoRules(_)) => bail!(none(&log)),
+                connected => connected?.checkpoint().await?,
+            }
         }
+        let store = store(&log.workspace)?;
+        let Some(store) = store.filter(Store::exists) else { bail!(none(&log)) };
         if !store.sessions()?.contains(&log.id) {
             bail!(none(&log));
         }
