@@ -19,8 +19,8 @@ use aifo_types::{Finding, FindingStatus};
 
 use self::report::Row;
 use crate::cli::Doctor;
-use crate::logging;
 use crate::start::signal_exit_code;
+use crate::{history, logging};
 
 pub(crate) async fn doctor(flags: &Doctor) -> anyhow::Result<ExitCode> {
     logging::start(LogLevel::Warnings);
@@ -146,6 +146,24 @@ fn machine(context: &CheckContext) -> Vec<Finding> {
     CheckedMachine { shim, workspace, confinement: config.confine.value }.findings()
 }
 
+fn history(context: &CheckContext) -> Vec<Finding> {
+    let CheckContext { config, workspace, programs, .. } = context;
+    if !context.has_project() || context.is_cluster() || !config.history_enabled.value {
+        return Vec::new();
+    }
+    let finding = match aifo_host::history_store(workspace, programs) {
+        Ok(store) => {
+            Finding::ok("history", store.map_or_else(String::new, |it| history::state(&it)))
+        }
+        Err(error) => Finding::warn(
+            "history",
+            format!("git: {error}"),
+            "install git; without it, 'aifo-coder undo' cannot put back what a call changed",
+        ),
+    };
+    vec![finding]
+}
+
 async fn cluster(context: &CheckContext) -> Vec<Finding> {
     match context.is_cluster() {
         true => aifo_kube::client::check(&context.config, &context.programs).await,
@@ -174,6 +192,7 @@ type FindingsFuture<'a> = Pin<Box<dyn Future<Output = Vec<Finding>> + 'a>>;
 const CHECKS: &[Check] = &[
     Check { name: "machine", method: Method::Sync(machine) },
     Check { name: "session", method: Method::Sync(|context| context.session().findings()) },
+    Check { name: "history", method: Method::Sync(history) },
     Check { name: "engines", method: Method::Sync(engine::engines) },
     Check { name: "images", method: Method::Query(|context| Box::pin(engine::images(context))) },
     Check { name: "cluster", method: Method::Cluster(|context| Box::pin(cluster(context))) },

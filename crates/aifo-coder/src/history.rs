@@ -98,24 +98,23 @@ pub(crate) async fn undo(flags: &Undo) -> anyhow::Result<ExitCode> {
 
 /// Returns a line about what a session has changed and what could not be undone; `None` if it changed nothing.
 pub(crate) fn summary(settings: &HistorySettings, id: &str) -> Option<String> {
-    let store = &settings.store;
-    let files = store.total(id).ok().filter(|files| !files.is_empty())?;
-    let uncovered = store.uncovered(id).ok()?;
-    let words: BTreeSet<&str> = uncovered.iter().map(|(_, why)| why.word()).collect();
-    let counts = words.iter().map(|word| {
-        format!("{} {word}", uncovered.iter().filter(|(_, why)| why.word() == *word).count())
-    });
-    let counts: Vec<_> = counts.collect();
-    let left = if counts.is_empty() {
-        String::new()
-    } else {
-        format!("; not covered: {}", counts.join(", "))
-    };
-    let size = store.size() >> 20;
-    Some(format!(
-        "changed {}; see 'aifo-coder changes' and 'undo'{left}; {size} MiB of checkpoints",
-        sum(&files)
-    ))
+    let files = settings.store.total(id).ok().filter(|files| !files.is_empty())?;
+    let (sum, state) = (sum(&files), state(&settings.store));
+    Some(format!("changed {sum}; see 'aifo-coder changes' and 'undo'; {state}"))
+}
+
+/// Returns the size of a store, and what its last session did not cover.
+pub(crate) fn state(store: &Store) -> String {
+    let mut text = format!("{} MiB of checkpoints", store.size() >> 20);
+    let last = store.sessions().ok().and_then(|sessions| sessions.into_iter().next());
+    let uncovered = last.and_then(|last| store.uncovered(&last).ok()).unwrap_or_default();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    uncovered.iter().for_each(|(_, why)| *counts.entry(why.word()).or_default() += 1);
+    for (at, (word, count)) in counts.iter().enumerate() {
+        let start = if at == 0 { "; not covered: " } else { ", " };
+        text += &format!("{start}{count} {word}");
+    }
+    text
 }
 
 /// Returns what each call changed, by the calls' ids: empty without a history.

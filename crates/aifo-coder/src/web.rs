@@ -15,7 +15,7 @@ use aifo_terminal::console::{self, LogLevel};
 use aifo_terminal::paint;
 use aifo_web::{
     AgentLauncher, AttentionProgram, CallSource, LaunchedAgent, RunningCall, RunningSession,
-    Storage, WebConfig,
+    Storage, TurnEdge, WebConfig,
 };
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -219,7 +219,13 @@ impl Launcher {
             (decision, ruling.to_string())
         });
         let allowed = Box::new(move |request: &_| for_allowed.cover(request));
-        Ok(LaunchedAgent { connection, streaming, cwd: session.cwd, judge, allowed })
+        let history = session.history;
+        let turns = Box::new(move |phase| match (&history, phase) {
+            (Some(history), TurnEdge::Begins) => history.turn_started(),
+            (Some(history), TurnEdge::HasEnded) => history.turn_ended(),
+            (None, _) => {}
+        });
+        Ok(LaunchedAgent { connection, streaming, cwd: session.cwd, judge, allowed, turns })
     }
 }
 

@@ -160,25 +160,30 @@ impl<'a> Recorder<'a> {
             }
             Task::TurnEnded => {
                 // Writes through a shared mapping or another hard link are not reported.
-                self.capture.scan_next();
-                self.checkpoint(cause)?;
+                self.readable_checkpoint(cause)?;
                 self.shared.state().turn = None;
-                self.flush()?;
             }
             Task::Query(answer) => {
-                self.capture.scan_next();
-                self.checkpoint(cause)?;
-                self.flush()?;
-                answer(Ok(()));
+                let made = self.readable_checkpoint(cause);
+                answer(said(&made));
+                made?;
             }
-            Task::Undo(request, answer) => {
-                self.capture.scan_next();
-                self.checkpoint(cause)?;
-                self.flush()?;
-                answer(self.undo(&request));
-            }
+            Task::Undo(request, answer) => match self.readable_checkpoint(cause) {
+                Ok(()) => answer(self.undo(&request)),
+                made => {
+                    answer(said(&made).and(Err(HistoryError::Ended)));
+                    made?;
+                }
+            },
         }
         Ok(())
+    }
+
+    /// Looks at everything, and makes all checkpoints readable by others.
+    fn readable_checkpoint(&mut self, cause: Cause) -> Result<(), HistoryError> {
+        self.capture.scan_next();
+        self.checkpoint(cause)?;
+        self.flush()
     }
 
     /// Makes a checkpoint of what has changed; none if nothing has.
@@ -214,6 +219,11 @@ impl<'a> Recorder<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the error for a caller; the thread ends with the same one.
+fn said(made: &Result<(), HistoryError>) -> Result<(), HistoryError> {
+    made.as_ref().copied().map_err(|error| HistoryError::Unknown(error.to_string()))
 }
 
 fn wait_for(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {

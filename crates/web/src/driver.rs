@@ -44,6 +44,8 @@ pub struct LaunchedAgent<H> {
     pub judge: RuleJudge,
     /// Notes permission requests that a user has allowed.
     pub allowed: AllowedHook,
+    /// Notes turns.
+    pub turns: TurnHook,
 }
 
 /// Returns the decision of the rules and its reason, or no decision if the user must be asked.
@@ -51,6 +53,18 @@ pub type RuleJudge = Box<dyn Fn(&PermissionRequest) -> (Option<PermissionOutcome
 
 /// Is called with each permission request that a user has allowed.
 pub type AllowedHook = Box<dyn Fn(&PermissionRequest)>;
+
+/// Is called when a turn begins, and when it has ended.
+pub type TurnHook = Box<dyn Fn(TurnEdge)>;
+
+/// An end of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnEdge {
+    /// The prompt was sent.
+    Begins,
+    /// It was answered.
+    HasEnded,
+}
 
 /// Drives one agent.
 pub(crate) struct Driver<L: AgentLauncher> {
@@ -138,7 +152,7 @@ impl<L: AgentLauncher> Driver<L> {
                 return;
             }
         };
-        let LaunchedAgent { mut connection, streaming, cwd, judge, allowed } = launched;
+        let LaunchedAgent { mut connection, streaming, cwd, judge, allowed, turns } = launched;
         let version = env!("CARGO_PKG_VERSION");
         // A new connection accepts it.
         let _ = connection.with_client(|client, now| client.initialize(CLIENT, version, now));
@@ -148,6 +162,7 @@ impl<L: AgentLauncher> Driver<L> {
             cwd,
             judge,
             allowed,
+            turns,
             info: None,
             sessions: HashMap::new(),
             opening: HashMap::new(),
@@ -175,6 +190,7 @@ impl<L: AgentLauncher> Driver<L> {
                         .connection
                         .with_client(|client, now| client.prompt(&id, blocks.clone(), now));
                     if sent.is_ok() {
+                        (agent.turns)(TurnEdge::Begins);
                         self.hub.begin_turn(&session, agent.streaming);
                     }
                     sent.map(|_| ())
@@ -260,6 +276,7 @@ impl<L: AgentLauncher> Driver<L> {
             // The agent's exit has more to say than the end of its stream.
             Event::TurnEnded(end) if matches!(end.outcome, Err(Failure::Ended)) => {}
             Event::TurnEnded(end) => {
+                (agent.turns)(TurnEdge::HasEnded);
                 if let Some(session) = agent.sessions.get(&end.session) {
                     let source = Source::of(session, agent.connection.client(), &end.session);
                     self.hub.end_turn(source, &end);

@@ -49,7 +49,7 @@ mod web;
 
 pub use attention::AttentionProgram;
 pub use call_log::{CallSource, RunningCall, RunningSession};
-pub use driver::{AgentLauncher, AllowedHook, LaunchedAgent, RuleJudge};
+pub use driver::{AgentLauncher, AllowedHook, LaunchedAgent, RuleJudge, TurnEdge, TurnHook};
 pub use hub::{Storage, storage_directory};
 pub use waiting_call::{CallAnswer, CallEnd, WaitingCall};
 pub use web::{WaitingCalls, Web, WebConfig};

@@ -11,7 +11,7 @@ use aifo_acp_io::{AgentConnection, Host};
 use aifo_policy::{Question, QuestionOption, QuestionState, QuestionSubject};
 use serde_json::{Value, json};
 
-use super::{AllowedHook, RuleJudge};
+use super::{AllowedHook, RuleJudge, TurnHook};
 use crate::hub::{Hub, Source};
 
 /// The agent connection and what belongs to it.
@@ -21,6 +21,7 @@ pub(super) struct RunningAgent<H> {
     pub(super) cwd: PathBuf,
     pub(super) judge: RuleJudge,
     pub(super) allowed: AllowedHook,
+    pub(super) turns: TurnHook,
     pub(super) info: Option<AgentInfo>,
     /// The server's session of each of the agent's.
     pub(super) sessions: HashMap<String, String>,
