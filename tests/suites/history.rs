@@ -68,6 +68,20 @@ fn what_a_call_changed_is_shown_and_put_back() {
 }
 
 #[test]
+fn one_undo_after_the_other_goes_further_back() {
+    let session = setup().start();
+    for number in 1..=3 {
+        make(&session, &format!("echo {number} > a"));
+    }
+    for expected in ["2\n", "1\n", "one\n"] {
+        text(&session, &["undo", "--yes"]);
+        assert_eq!(read(&session, "a"), expected);
+    }
+    let none = Outcome::of(&mut coder(&session, &["undo", "--yes"]));
+    assert!(none.exited(1).stderr.contains("no call of the session is left to undo"));
+}
+
+#[test]
 fn an_undo_asks_first() {
     let session = setup().start();
     make(&session, CHANGES);

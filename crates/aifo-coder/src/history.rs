@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use aifo_agents::trusted_programs_here;
 use aifo_config::UsageError;
 use aifo_history::{
-    Call, ChangeKind, ChangedFile, Checkpoint, Selection, Store, UndoAction, UndoReport,
+    Call, ChangeKind, ChangedFile, Checkpoint, Selection, Store, UNDO, UndoAction, UndoReport,
     UndoRequest,
 };
 use aifo_host::{
@@ -61,10 +61,8 @@ pub(crate) async fn undo(flags: &Undo) -> anyhow::Result<ExitCode> {
         (_, true, _) => Selection::Session,
         (_, _, Some(call)) => Selection::Call(call.clone()),
         (_, _, None) => {
-            let calls =
-                meant.rows.iter().rev().flat_map(|row| row.checkpoint.note.calls.iter().rev());
-            let last = calls.map(|call| call.id.clone()).next();
-            Selection::Call(last.context("no call of the session has changed a covered file")?)
+            let last = last_call(&meant.rows).map(|call| call.id.clone());
+            Selection::Call(last.context("no call of the session is left to undo")?)
         }
     };
     if let Selection::Call(id) = &selection {
@@ -253,6 +251,20 @@ fn none(log: &SessionLog) -> String {
         "session '{}' has no history\nhint: see 'aifo-coder why' and the key history.enabled",
         log.name
     )
+}
+
+/// Returns the last call that is neither an undo nor undone.
+fn last_call(rows: &[Row]) -> Option<&Call> {
+    let mut undone = BTreeSet::new();
+    let calls = rows.iter().rev().flat_map(|row| row.checkpoint.note.calls.iter().rev());
+    // A call can be in several checkpoints.
+    calls.into_iter().find(|call| {
+        let is_undone = undone.contains(&call.id);
+        if call.tool == UNDO && !is_undone {
+            undone.insert(call.argv.clone());
+        }
+        call.tool != UNDO && !is_undone
+    })
 }
 
 /// Returns the id of the call that begins so; `None` if there is none. Errors: there are several.

@@ -43,4 +43,5 @@ pub use reader::{ChangeKind, ChangedFile};
 pub use report::{Selection, UndoAction, UndoLine, UndoReport, UndoRequest};
 pub use scope::Uncovered;
 pub use shared::HistoryConfig;
+pub use undoing::UNDO;
 pub use version::Call;

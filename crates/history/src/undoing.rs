@@ -14,8 +14,8 @@ use crate::restore::Restore;
 use crate::undo::Trees;
 use crate::version::{Call, Objects};
 
-/// The tool of an undo.
-const UNDO: &str = "undo";
+/// The tool of calls that are undos; the first word of their arguments is the call.
+pub const UNDO: &str = "undo";
 
 impl Recorder<'_> {
     /// Plans an undo, and carries it out if it is asked for. The error of an undo is for its caller only.
@@ -60,11 +60,12 @@ impl Recorder<'_> {
             checkpoints.iter().flat_map(|it| &it.note.calls).filter(|call| call.tool == UNDO);
         let numbers = number.filter_map(|call| call.id.strip_prefix("undo-")?.parse::<u32>().ok());
         let id = format!("undo-{}", numbers.max().unwrap_or_default() + 1);
-        let argv = match &selection {
-            Selection::Call(call) => call.clone(),
-            Selection::Turn => "--turn".to_owned(),
-            Selection::Session => "--session".to_owned(),
+        let selected = match &selection {
+            Selection::Call(call) => call.as_str(),
+            Selection::Turn => "--turn",
+            Selection::Session => "--session",
         };
+        let argv = [&[selected.to_owned()], request.paths.as_slice()].concat().join(" ");
         let restore = Restore::new(store, tree, &plan)?;
         let call = Call { id: id.clone(), tool: UNDO.to_owned(), argv, exit: None };
         self.shared.state().calls.push(call);
