@@ -13,7 +13,7 @@ use aifo_history::{
 };
 use aifo_host::{
     Candidate, ControlClient, ControlError, HistorySettings, SessionHistory, SessionInfo,
-    SessionLog, history_directory, history_store, running_sessions, session_logs, sessions_meant,
+    SessionLog, history_store, running_sessions, session_logs, sessions_meant,
 };
 use aifo_terminal::clock::Moment;
 use aifo_terminal::console::{self, counted};
@@ -137,8 +137,7 @@ fn sum(files: &[ChangedFile]) -> String {
 
 /// Removes the checkpoints of the current directory's project.
 pub(crate) fn clear(is_dry_run: bool) -> anyhow::Result<ExitCode> {
-    let here = choice::here();
-    let workspace = aifo_host::default_workspace(&here);
+    let workspace = aifo_host::default_workspace(&choice::here());
     let Some(store) = store(&workspace)?.filter(Store::exists) else {
         console::say(format_args!("'{}' has no checkpoints", workspace.display()));
         return Ok(ExitCode::SUCCESS);
@@ -240,9 +239,6 @@ impl Meant {
 }
 
 fn store(workspace: &Path) -> anyhow::Result<Option<Store>> {
-    if !history_directory(workspace).is_some_and(|directory| directory.exists()) {
-        return Ok(None);
-    }
     history_store(workspace, &trusted_programs_here()).context("git is needed for the history")
 }
 

@@ -173,9 +173,7 @@ impl Capture {
                 Err(_) => self.leave(&path, Uncovered::Unreadable, sink)?,
             }
             if self.known.len() > MAX_OBJECTS {
-                return Err(HistoryError::Unknown(format!(
-                    "the workspace has more than {MAX_OBJECTS} files"
-                )));
+                return Err(HistoryError::Unknown("the workspace has too many files".to_owned()));
             }
         }
         let gone: Vec<Path> = self

@@ -108,7 +108,7 @@ impl Shared {
         let _ = self.wake.read();
     }
 
-    /// Sets whether callers must wait for the thread. Returns false if there are tasks.
+    /// Sets whether callers must wait for the thread.
     pub(crate) fn set_busy(&self, is_busy: bool) {
         self.state().is_busy = is_busy;
     }

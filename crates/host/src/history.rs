@@ -30,7 +30,7 @@ pub struct SessionHistory(Arc<History>);
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Returns the directory of a workspace's store; `None` without a home.
-pub fn history_directory(workspace: &Path) -> Option<PathBuf> {
+fn history_directory(workspace: &Path) -> Option<PathBuf> {
     let key = key_of(workspace);
     state_directory().map(|state| state.join("history").join(key.as_str()))
 }

@@ -79,7 +79,7 @@ pub use detect::detect_kinds;
 pub use devcontainer::Devcontainer;
 pub use end_signals::EndSignals;
 pub use held::{HeldDirectory, HeldRecord, HeldSession, HeldState, held_sessions};
-pub use history::{HistorySettings, SessionHistory, history_directory, history_store};
+pub use history::{HistorySettings, SessionHistory, history_store};
 pub use id_prefix::{ELSEWHERE, PrefixError, short, the_one};
 pub use identity::git_identity;
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
