@@ -173,6 +173,36 @@ fn git_is_put_back_without_its_hooks() {
 }
 
 #[test]
+fn a_branch_comes_back_where_deeper_ones_were() {
+    let session = setup().start();
+    let root = session.workspace();
+    let git = |words: &str| {
+        let mut git = Command::new("/usr/bin/git");
+        git.args(["-c", "user.name=a", "-c", "user.email=a"]).args(words.split(' '));
+        git.env("GIT_CONFIG_GLOBAL", "/dev/null").current_dir(&root);
+        String::from_utf8(git.output().unwrap().stdout).unwrap()
+    };
+    git("init -q");
+    git("commit -q --allow-empty -m one");
+    git("branch old");
+    let before = git("branch");
+    text(&session, &["changes"]);
+    make(&session, "git branch -q -D old; git branch old/deep");
+    text(&session, &["undo", "--yes"]);
+    assert_eq!(git("branch"), before);
+}
+
+#[test]
+fn an_undo_elsewhere_needs_the_name_of_a_session() {
+    let session = setup().start();
+    make(&session, CHANGES);
+    let mut elsewhere = coder(&session, &["undo", "--yes"]);
+    elsewhere.current_dir(session.scratch());
+    assert!(Outcome::of(&mut elsewhere).exited(1).stderr.contains("no session of this directory"));
+    assert_eq!(changed(&session), ["two\n", "-", "x\n"]);
+}
+
+#[test]
 fn secrets_and_large_files_are_left_out_and_named() {
     let session = setup().start();
     let root = session.workspace();

@@ -56,6 +56,10 @@ pub(crate) async fn changes(flags: &Changes) -> anyhow::Result<ExitCode> {
 
 pub(crate) async fn undo(flags: &Undo) -> anyhow::Result<ExitCode> {
     let meant = Meant::of(&flags.words).await?;
+    if !meant.is_named && !choice::here().starts_with(&meant.workspace) {
+        let (name, workspace) = (&meant.name, meant.workspace.display());
+        bail!("no session of this directory\nhint: in '{workspace}': aifo-coder undo {name}");
+    }
     let selection = match (flags.turn, flags.session, &meant.call) {
         (true, ..) => Selection::Turn,
         (_, true, _) => Selection::Session,
@@ -75,7 +79,7 @@ pub(crate) async fn undo(flags: &Undo) -> anyhow::Result<ExitCode> {
     paint::print(&plan.to_string())?;
     if plan.lines.iter().all(|line| line.action == UndoAction::Keep) {
         console::say("nothing to put back");
-        return Ok(ExitCode::SUCCESS);
+        return Ok(if plan.lines.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     if !flags.yes && !confirmed()? {
         console::say("nothing was changed");
@@ -88,8 +92,10 @@ pub(crate) async fn undo(flags: &Undo) -> anyhow::Result<ExitCode> {
     };
     let failed: Vec<_> = done.lines.iter().filter(is_new).cloned().collect();
     paint::print(&UndoReport { lines: failed, ..UndoReport::default() }.to_string())?;
-    let id = done.id.unwrap_or_default();
-    console::say(format_args!("put back; to undo this: aifo-coder undo {id}"));
+    match &done.id {
+        Some(id) => console::say(format_args!("put back; to undo this: aifo-coder undo {id}")),
+        None => console::say("nothing was put back"),
+    }
     let is_whole = done.lines.iter().all(|line| line.action != UndoAction::Keep);
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -163,6 +169,8 @@ struct Meant {
     store: Store,
     id: String,
     name: String,
+    /// The command line names it.
+    is_named: bool,
     workspace: PathBuf,
     running: Option<SessionInfo>,
     rows: Vec<Row>,
@@ -212,7 +220,17 @@ impl Meant {
         let paths = words.iter().map(|word| relative(&log.workspace, &here, word));
         let paths = paths.collect::<anyhow::Result<Vec<_>>>()?;
         let SessionLog { id, name, workspace, .. } = log;
-        Ok(Meant { store, id, name, workspace, running, rows, call, paths })
+        Ok(Meant {
+            store,
+            id,
+            name,
+            is_named: names_session,
+            workspace,
+            running,
+            rows,
+            call,
+            paths,
+        })
     }
 
     fn selects(&self, path: &[u8]) -> bool {

@@ -17,7 +17,7 @@ pub enum HistoryError {
     #[error("git failed in the store: {0}")]
     Git(String),
     /// The store has something that this crate did not write.
-    #[error("the store is damaged: {0}\nhint: 'aifo-coder changes --clear' removes it")]
+    #[error("the store is damaged: {0}\nhint: 'aifo-coder clean --history' removes it")]
     Damaged(&'static str),
     /// The process that writes the store has ended.
     #[error("the process that stores checkpoints has ended")]

@@ -55,14 +55,8 @@ impl Store {
         let mut command = Command::new(&self.git);
         command
             .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
-            .args([
-                "-c",
-                "fastimport.unpackLimit=0",
-                "-c",
-                "gc.auto=0",
-                "-c",
-                "core.quotePath=false",
-            ])
+            .args(["-c", "fastimport.unpackLimit=0", "-c", "gc.auto=0"])
+            .args(["-c", "core.quotePath=false"])
             .args(words)
             .current_dir(&self.directory)
             .env_clear()

@@ -54,9 +54,13 @@ impl History {
     /// Notes that a call starts although its checkpoint is not made: earlier changes may be its own.
     pub fn call_starts_unready(&self, call: Call) {
         let mut state = self.shared.state();
-        if !state.calls.iter().any(|known| known.id == call.id) {
-            state.calls.push(call);
+        let waits = |task: &Task| matches!(task, Task::CallStarts(it, _) if it.id == call.id);
+        let count = state.tasks.len();
+        state.tasks.retain(|task| !waits(task));
+        if state.tasks.len() == count {
+            state.unready.insert(call.id.clone());
         }
+        state.calls.push(call);
     }
 
     /// Notes that a call has ended, or has not started.

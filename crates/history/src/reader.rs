@@ -100,6 +100,8 @@ impl Store {
         let checkpoints = self.checkpoints(session)?;
         let reference = crate::checkpoint::reference(session);
         let words = [
+            "-c",
+            MAX_TEXT,
             "log",
             "--first-parent",
             "--reverse",
@@ -131,7 +133,8 @@ impl Store {
         let (Some(first), Some(last)) = (checkpoints.first(), checkpoints.last()) else {
             return Ok(Vec::new());
         };
-        let words = ["diff-tree", "-r", "--no-renames", "--raw", "--numstat", &first.id, &last.id];
+        let words = ["-c", MAX_TEXT, "diff-tree", "-r", "--no-renames", "--raw", "--numstat"];
+        let words = words.into_iter().chain([first.id.as_str(), &last.id]);
         let listed = self.run(words, "")?;
         let text =
             String::from_utf8(listed).map_err(|_| HistoryError::Damaged("a name is no text"))?;
@@ -152,6 +155,8 @@ impl Store {
     /// Returns the changes as a patch, for a terminal.
     pub fn patch(&self, checkpoint: &Checkpoint) -> Result<String, HistoryError> {
         let words = [
+            "-c",
+            MAX_TEXT,
             "diff-tree",
             "-r",
             "-p",
@@ -165,6 +170,9 @@ impl Store {
         Ok(with_paths(&String::from_utf8_lossy(&patch)))
     }
 }
+
+/// The time to compare larger texts is not bounded, so they count as binary.
+const MAX_TEXT: &str = "core.bigFileThreshold=512k";
 
 /// A file that a checkpoint changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,7 +243,8 @@ fn with_paths(patch: &str) -> String {
             is_shown = head.is_some();
         }
         if is_shown {
-            text.push_str(head.as_deref().unwrap_or(line));
+            // A file must not colour a line as another one.
+            text.push_str(&head.as_deref().unwrap_or(line).replace('\x1b', "\\u{1b}"));
             text.push('\n');
         }
     }

@@ -56,18 +56,20 @@ impl<'a> Recorder<'a> {
         let store = &config.store;
         store.create()?;
         let in_use = store.mark_in_use();
-        let sessions = store.sessions()?;
+        // An earlier session that is damaged must not end this one.
+        let sessions = store.sessions().unwrap_or_default();
         let is_continued = sessions.contains(&config.session);
         let last = match is_continued {
             true => Some(&config.session),
             false => sessions.first(),
         };
         let last = match last {
-            Some(session) => store.checkpoints(session)?.pop(),
+            Some(session) => store.checkpoints(session).unwrap_or_default().pop(),
             None => None,
         };
         let objects = match &last {
-            Some(last) => store.objects(&last.id)?,
+            Some(last) if is_continued => store.objects(&last.id)?,
+            Some(last) => store.objects(&last.id).unwrap_or_default(),
             None => Objects::new(),
         };
         let stored = objects.values().filter_map(|version| version.content()).collect();
@@ -144,7 +146,7 @@ impl<'a> Recorder<'a> {
             Task::CallStarts(call, ready) => {
                 self.checkpoint(cause)?;
                 let mut state = self.shared.state();
-                if !state.calls.iter().any(|known| known.id == call.id) {
+                if !state.unready.remove(&call.id) {
                     state.calls.push(call);
                 }
                 drop(state);
@@ -249,7 +251,7 @@ impl Drop for EndedThread<'_> {
 
 /// Answers the tasks of a history that has failed, until it is closed.
 fn refuse(shared: &Shared, why: &str) {
-    loop {
+    while !shared.state().is_closing {
         wait_for(&mut [PollFd::new(shared.wake(), PollFlags::POLLIN)], None);
         shared.clear_wake();
         while let Some(task) = shared.next_task() {

@@ -18,7 +18,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use crate::error::HistoryError;
 use crate::git::Store;
 use crate::git_objects::{has_object, repository_path};
-use crate::path::parent;
+use crate::path::{join, parent};
 use crate::scope::{MAX_FILE, in_repository};
 use crate::version::{BlobId, Objects, Version};
 
@@ -171,9 +171,9 @@ impl RepositoryPlan {
         });
         let contents = store.contents(&ids.collect())?;
         let mut done = Vec::new();
-        // References first: HEAD and index of a branch that is not there would be worse.
+        // What goes makes room for what comes. References first: HEAD and index of a branch that is not there would be worse.
         let mut steps = std::mem::take(&mut self.steps);
-        steps.sort_by_key(|step| !step.path.starts_with(b"refs/"));
+        steps.sort_by_key(|step| (!step.path.starts_with(b"refs/"), step.to.is_some()));
         for step in steps {
             let bytes = match &step.to {
                 Some(Content::Reference(id)) => Some([id.as_slice(), b"\n"].concat()),
@@ -210,6 +210,9 @@ impl RepositoryPlan {
 fn locked(tree: &Tree, step: &RepositoryStep, bytes: Option<&[u8]>) -> io::Result<()> {
     let path = repository_path(&step.path);
     make_directories(tree, &step.path)?;
+    if step.path.starts_with(b"refs/") && bytes.is_some() {
+        remove_empty_directories(tree, &step.path);
+    }
     let (directory, name) = tree.open_parent(&path)?;
     let lock_name = [name.as_bytes(), b".lock"].concat();
     let lock_name = std::ffi::OsStr::from_bytes(&lock_name);
@@ -249,6 +252,21 @@ fn locked(tree: &Tree, step: &RepositoryStep, bytes: Option<&[u8]>) -> io::Resul
         unlock();
     }
     done
+}
+
+/// Removes a directory that deeper references have left.
+fn remove_empty_directories(tree: &Tree, path: &[u8]) {
+    let at = repository_path(path);
+    if !matches!(tree.object(&at), Object::Directory(_)) {
+        return;
+    }
+    for name in tree.names(&at).unwrap_or_default() {
+        remove_empty_directories(tree, &join(path, name.as_bytes()));
+    }
+    if let Ok((directory, name)) = tree.open_parent(&at) {
+        // One that has a file stays, and the reference with it.
+        let _ = unlinkat(&directory, name.as_os_str(), UnlinkatFlags::RemoveDir);
+    }
 }
 
 /// Removes the directory of a rebase or other sequence with its last file: git takes it for one that goes on.

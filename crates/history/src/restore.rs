@@ -35,6 +35,12 @@ pub(crate) struct Done {
     pub(crate) kept: Vec<(Path, Kept)>,
 }
 
+impl Done {
+    pub(crate) fn has_changed(&self) -> bool {
+        !(self.restored.is_empty() && self.removed.is_empty() && self.merged.is_empty())
+    }
+}
+
 /// A workspace in which objects are put back.
 pub(crate) struct Restore<'a> {
     store: &'a Store,
@@ -126,7 +132,10 @@ impl<'a> Restore<'a> {
         if self.version_in(&step.path, &aside) == step.now {
             return Ok(unlinkat(&directory, aside.as_os_str(), UnlinkatFlags::NoRemoveDir)?);
         }
-        rename(&directory, &aside, &name, RenameFlags::RENAME_NOREPLACE)?;
+        if rename(&directory, &aside, &name, RenameFlags::RENAME_NOREPLACE).is_err() {
+            // By now something still newer has the name.
+            unlinkat(&directory, aside.as_os_str(), UnlinkatFlags::NoRemoveDir)?;
+        }
         Err(changed())
     }
 
@@ -246,9 +255,15 @@ impl<'a> Restore<'a> {
         if now.is_none() {
             return rename(directory, aside, name, RenameFlags::RENAME_NOREPLACE);
         }
-        rename(directory, aside, name, RenameFlags::RENAME_EXCHANGE)?;
+        let placed = self.version_in(path, aside);
+        let exchange = || rename(directory, aside, name, RenameFlags::RENAME_EXCHANGE);
+        exchange()?;
         if self.version_in(path, aside) != now {
-            rename(directory, aside, name, RenameFlags::RENAME_EXCHANGE)?;
+            exchange()?;
+            if self.version_in(path, aside) != placed {
+                // It was changed again in between: the last one stays.
+                exchange()?;
+            }
             return Err(changed());
         }
         Ok(unlinkat(directory, aside, UnlinkatFlags::NoRemoveDir)?)
@@ -287,8 +302,14 @@ enum Merged {
     Impossible,
 }
 
+/// Bytes of a text that is merged. The time for larger ones is not bounded.
+const MAX_MERGED: usize = 512 << 10;
+
 /// Merges two changes by git, in the store.
 fn merge_texts(store: &Store, base: &[u8], now: &[u8], before: &[u8]) -> io::Result<Merged> {
+    if [base, now, before].iter().any(|content| content.len() > MAX_MERGED) {
+        return Ok(Merged::Impossible);
+    }
     let scratch = tempfile::Builder::new().prefix("merge-").tempdir_in(store.directory())?;
     let path = |name: &str| scratch.path().join(name);
     for (name, content) in [("now", now), ("base", base), ("before", before)] {

@@ -133,7 +133,7 @@ pub(crate) fn file_rule(
 ) -> Option<Uncovered> {
     let limit = if is_ignored { MAX_IGNORED_FILE } else { MAX_FILE };
     match () {
-        () if in_repository(path).is_none() && !with_secrets && is_secret(name(path)) => {
+        () if in_repository(path).is_none() && !with_secrets && is_secret(path) => {
             Some(Uncovered::Secret)
         }
         () if size > limit => Some(Uncovered::Large),
@@ -146,20 +146,33 @@ pub(crate) fn is_own(path: &[u8]) -> bool {
     name(path).starts_with(OWN)
 }
 
+/// Directories with secrets.
+const SECRET_DIRECTORIES: &str =
+    ".ssh/ .gnupg/ .aws/ .azure/ .kube/ .docker/ .config/gh/ .config/gcloud/";
 /// Names of files with secrets. The endings are those of keys.
 const SECRET_NAMES: &str = ".env .envrc .netrc .npmrc .pypirc .pgpass .git-credentials";
-const SECRET_ENDINGS: &[&str] = &["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx"];
+const SECRET_ENDINGS: &[&str] =
+    &["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx", "keytab", "tfvars", "env"];
 /// The endings of settings. Programs such as `auth.rs` are no secrets.
 const SETTINGS: &[&str] =
     &["", "json", "yaml", "yml", "toml", "ini", "cfg", "conf", "txt", "xml", "properties", "env"];
 
 /// Returns whether a file name is that of a secret: one of the names above, or one that by the rules of
 /// `spec/environment.md#secrets` names a secret and has the ending of settings.
-pub(crate) fn is_secret(name: &[u8]) -> bool {
-    let Ok(name) = std::str::from_utf8(name) else { return false };
-    let lower = name.to_ascii_lowercase();
+pub(crate) fn is_secret(path: &[u8]) -> bool {
+    let Ok(path) = std::str::from_utf8(path) else { return false };
+    let path = path.to_ascii_lowercase();
+    let in_directory = |known: &str| path.starts_with(known) || path.contains(&format!("/{known}"));
+    if SECRET_DIRECTORIES.split(' ').any(in_directory) {
+        return true;
+    }
+    let name = path.rsplit('/').next().unwrap_or_default();
+    // The copies of editors.
+    let name = name.trim_matches(['#', '~']);
+    let endings = [".bak", ".orig", ".old", ".save", ".swp"];
+    let lower = endings.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
     let (stem, ending) =
-        lower.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).unwrap_or((&lower, ""));
+        lower.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).unwrap_or((lower, ""));
     let is_environment = lower
         .strip_prefix(".env.")
         .is_some_and(|rest| !matches!(rest, "example" | "sample" | "template"));

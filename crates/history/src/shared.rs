@@ -62,6 +62,10 @@ pub(crate) struct State {
     pub(crate) turn: Option<u32>,
     /// Why there are no further checkpoints.
     pub(crate) failure: Option<String>,
+    /// The last task was given.
+    pub(crate) is_closing: bool,
+    /// Calls that did not wait for their checkpoint, while it was being made.
+    pub(crate) unready: HashSet<String>,
 }
 
 impl std::fmt::Debug for State {
@@ -85,6 +89,7 @@ impl Shared {
     }
 
     pub(crate) fn give(&self, state: &mut State, task: Task) {
+        state.is_closing |= matches!(task, Task::Close);
         state.tasks.push_back(task);
         // It fails only if the thread is awake and has not read for ages.
         let _ = self.wake.write(1);

@@ -1,6 +1,6 @@
 //! Undoes, in the thread that makes checkpoints.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use crate::checkpoint::Cause;
 use crate::error::HistoryError;
@@ -71,45 +71,39 @@ impl Recorder<'_> {
         self.shared.state().calls.push(call);
         let done = restore.run(&plan);
         let restored = repository.run(tree, store)?;
+        let is_changed = !restored.is_empty() || done.has_changed();
         for call in self.shared.state().calls.iter_mut().filter(|call| call.id == id) {
             call.exit = Some(0);
         }
         self.checkpoint(Cause::Undo)?;
         self.flush()?;
         let lines = of_done(&done, &repository, &restored);
-        Ok(UndoReport { id: Some(id), overlapping, lines })
+        Ok(UndoReport { id: is_changed.then_some(id), overlapping, lines })
     }
 
-    /// Returns the paths that were created while a call ran.
+    /// Returns the paths that a call has created, and that nobody else has changed since.
     fn created_by_calls(&self, range: &Range<'_>) -> Result<HashSet<Path>, HistoryError> {
         let span = format!("{}..{}", range.before.id, range.after.id);
-        let words = [
-            "log",
-            "--first-parent",
-            "--no-renames",
-            "--diff-filter=A",
-            "--name-only",
-            "--format=>%H",
-            &span,
-            "--",
-        ];
+        let words = ["log", "--first-parent", "--no-renames", "--reverse", "--name-status"];
+        let words = words.into_iter().chain(["--format=>%H", &span, "--"]);
         let listed = self.config.store.run(words, "")?;
         let text = String::from_utf8_lossy(&listed);
-        let with_calls: BTreeSet<&str> = range
-            .checkpoints
-            .iter()
-            .filter(|checkpoint| !checkpoint.note.calls.is_empty())
-            .map(|checkpoint| checkpoint.id.as_str())
-            .collect();
-        let (mut created, mut counts) = (HashSet::new(), false);
-        for line in text.lines().filter(|line| !line.is_empty()) {
-            match line.strip_prefix('>') {
-                Some(commit) => counts = with_calls.contains(commit),
-                None if !counts => {}
-                None => {
-                    if let Some(Name::Object(path) | Name::Directory(path)) = Name::decode(line) {
-                        created.insert(path.into());
-                    }
+        let mut created = HashSet::new();
+        for commit in text.split('>').skip(1) {
+            let (id, files) = commit.split_once('\n').unwrap_or((commit, ""));
+            let Some(made) = range.checkpoints.iter().find(|made| made.id == id) else { continue };
+            let by_call = !made.note.calls.is_empty();
+            for line in files.lines() {
+                let (status, name) = line.split_once('\t').unwrap_or_default();
+                let Some(Name::Object(path) | Name::Directory(path)) = Name::decode(name) else {
+                    continue;
+                };
+                let path = Path::from(path);
+                match status {
+                    "A" if by_call => drop(created.insert(path)),
+                    // Of a turn these are the agent's.
+                    "M" | "T" if by_call || made.note.turn.is_some() => {}
+                    _ => drop(created.remove(&path)),
                 }
             }
         }

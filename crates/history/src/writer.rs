@@ -1,9 +1,13 @@
 //! Writes checkpoints: one `git fast-import` process for the whole session.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
-use std::os::fd::OwnedFd;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ChildStdout, Stdio};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::checkpoint::{Note, reference};
 use crate::error::HistoryError;
@@ -15,12 +19,48 @@ use crate::version::Version;
 #[derive(Debug)]
 pub(crate) struct Writer {
     child: Child,
-    input: BufWriter<File>,
+    input: BufWriter<Input>,
     output: BufReader<ChildStdout>,
     reference: String,
     /// The commit on which the next one builds, if this process has not written it.
     parent: Option<String>,
     flushes: u64,
+}
+
+/// The pipe to git, which is never waited for without end.
+#[derive(Debug)]
+struct Input(File);
+
+/// git counts as ended if it does nothing for this time, in milliseconds, as on a disk that hangs.
+const PATIENCE: u16 = 60_000;
+
+impl Write for Input {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    wait(self.0.as_fd(), PollFlags::POLLOUT)?;
+                }
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Waits for git. Errors: [`PATIENCE`] is over.
+fn wait(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<()> {
+    loop {
+        match poll(&mut [PollFd::new(fd, events)], PollTimeout::from(PATIENCE)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return Ok(()),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// The size of git's input pipe: a small checkpoint never waits for git.
@@ -41,10 +81,12 @@ impl Writer {
         };
         let input = OwnedFd::from(input);
         // The default is smaller, but works.
-        let _ = nix::fcntl::fcntl(&input, nix::fcntl::FcntlArg::F_SETPIPE_SZ(PIPE));
+        let _ = fcntl(&input, FcntlArg::F_SETPIPE_SZ(PIPE));
+        let nonblocking = FcntlArg::F_SETFL(OFlag::O_WRONLY | OFlag::O_NONBLOCK);
+        fcntl(&input, nonblocking).map_err(|error| system(error.into()))?;
         Ok(Writer {
             child,
-            input: BufWriter::with_capacity(64 << 10, File::from(input)),
+            input: BufWriter::with_capacity(64 << 10, Input(File::from(input))),
             output: BufReader::new(output),
             reference: reference(session),
             parent,
@@ -124,6 +166,10 @@ impl Writer {
         self.input.flush().map_err(|_| HistoryError::Ended)?;
         loop {
             let mut line = String::new();
+            if self.output.buffer().is_empty() {
+                wait(self.output.get_ref().as_fd(), PollFlags::POLLIN)
+                    .map_err(|_| HistoryError::Ended)?;
+            }
             if self.output.read_line(&mut line).map_err(|_| HistoryError::Ended)? == 0 {
                 return Err(HistoryError::Ended);
             }
@@ -135,8 +181,13 @@ impl Writer {
 
     /// Ends git, which stores what it has read.
     pub(crate) fn close(self) -> Result<(), HistoryError> {
-        let Writer { child, input, output, .. } = self;
-        drop((input.into_inner(), output));
+        let Writer { mut child, input, output, .. } = self;
+        drop(input.into_inner());
+        if wait(output.get_ref().as_fd(), PollFlags::POLLIN).is_err() {
+            // Stopped, or its disk hangs.
+            let _ = child.kill();
+        }
+        drop(output);
         let system = |source| HistoryError::System { action: "wait for git", source };
         let output = child.wait_with_output().map_err(system)?;
         match output.status.success() {

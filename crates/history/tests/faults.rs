@@ -183,6 +183,16 @@ fn a_removed_store_ends_the_history_and_no_call() {
     while session.history.call_starts(call.clone(), || {}) {
         assert!(Instant::now() < deadline, "no call waits for a history that has failed");
     }
+    session.history.close();
+}
+
+#[test]
+fn a_store_that_fails_at_the_end_does_not_keep_the_session() {
+    let session = Session::start(|root| fs::write(root.join("a"), "one").unwrap());
+    fs::remove_dir_all(session.scratch.path().join("store")).unwrap();
+    fs::write(session.path("a"), "two").unwrap();
+    session.history.close();
+    assert!(session.warnings.recv().unwrap().contains("cannot be undone"));
 }
 
 #[test]
