@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::checkpoint::Cause;
+use crate::checkpoint::{Cause, Checkpoint};
 use crate::error::HistoryError;
 use crate::names::Name;
 use crate::path::{Path, is_below};
@@ -56,10 +56,7 @@ impl Recorder<'_> {
         if !request.apply {
             return Ok(UndoReport { id: None, overlapping, lines: of_plan(&plan, &repository) });
         }
-        let number =
-            checkpoints.iter().flat_map(|it| &it.note.calls).filter(|call| call.tool == UNDO);
-        let numbers = number.filter_map(|call| call.id.strip_prefix("undo-")?.parse::<u32>().ok());
-        let id = format!("undo-{}", numbers.max().unwrap_or_default() + 1);
+        let id = next_id(&checkpoints);
         let selected = match &selection {
             Selection::Call(call) => call.as_str(),
             Selection::Turn => "--turn",
@@ -70,13 +67,14 @@ impl Recorder<'_> {
         let call = Call { id: id.clone(), tool: UNDO.to_owned(), argv, exit: None };
         self.shared.state().calls.push(call);
         let done = restore.run(&plan);
-        let restored = repository.run(tree, store)?;
-        let is_changed = !restored.is_empty() || done.has_changed();
+        let restored = repository.run(tree, store);
         for call in self.shared.state().calls.iter_mut().filter(|call| call.id == id) {
             call.exit = Some(0);
         }
         self.checkpoint(Cause::Undo)?;
         self.flush()?;
+        let restored = restored?;
+        let is_changed = !restored.is_empty() || done.has_changed();
         let lines = of_done(&done, &repository, &restored);
         Ok(UndoReport { id: is_changed.then_some(id), overlapping, lines })
     }
@@ -109,4 +107,11 @@ impl Recorder<'_> {
         }
         Ok(created)
     }
+}
+
+/// Returns the id of the next undo.
+fn next_id(checkpoints: &[Checkpoint]) -> String {
+    let calls = checkpoints.iter().flat_map(|it| &it.note.calls).filter(|call| call.tool == UNDO);
+    let numbers = calls.filter_map(|call| call.id.strip_prefix("undo-")?.parse::<u32>().ok());
+    format!("undo-{}", numbers.max().unwrap_or_default() + 1)
 }
