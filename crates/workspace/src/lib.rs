@@ -5,6 +5,19 @@
 //!
 //! Out of scope: which files count, and what is done with them.
 //!
+//! ```
+//! use aifo_workspace::{Object, Rules, Tree};
+//! use std::path::Path;
+//!
+//! let workspace = tempfile::tempdir()?;
+//! std::fs::write(workspace.path().join(".gitignore"), "target\n")?;
+//! std::os::unix::fs::symlink("/etc", workspace.path().join("link"))?;
+//! let tree = Tree::open(workspace.path())?;
+//! assert!(matches!(tree.object(Path::new("link/passwd")), Object::Behind));
+//! assert!(Rules::of_root(&tree).ignores(Path::new("target"), true));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! Architecture invariant: the kernel resolves each path beneath the workspace, and follows no link on the way.
 
 mod git_index;
