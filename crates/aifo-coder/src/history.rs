@@ -372,7 +372,7 @@ fn signed(added: u64, removed: u64) -> String {
 }
 
 fn command(call: &Call) -> String {
-    let mut command = escape_line(format!("{} {}", call.tool, call.argv).trim_end());
+    let mut command = call.command();
     if command.chars().count() > MAX_COMMAND {
         command = command.chars().take(MAX_COMMAND).collect::<String>() + "..";
     }

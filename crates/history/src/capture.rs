@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use aifo_workspace::{Object, Rules, Tree};
 use nix::errno::Errno;
 
+use crate::commit::Commit;
 use crate::directory::{CACHE_TAG, is_cache, is_small};
 use crate::error::HistoryError;
 use crate::file;
@@ -49,17 +50,6 @@ struct Directory {
     rules: Rules,
     /// The outermost ignored directory around it.
     ignored: Option<Path>,
-}
-
-/// Takes the changes that are found.
-pub(crate) trait Sink {
-    fn change(
-        &mut self,
-        path: &[u8],
-        before: Option<Version>,
-        after: Option<Version>,
-        content: Option<&[u8]>,
-    ) -> Result<(), HistoryError>;
 }
 
 /// A larger workspace is not covered.
@@ -138,39 +128,39 @@ impl Capture {
     }
 
     /// Finds the changes since the last update.
-    pub(crate) fn update(&mut self, sink: &mut impl Sink) -> Result<(), HistoryError> {
+    pub(crate) fn update(&mut self, commit: &mut Commit<'_>) -> Result<(), HistoryError> {
         self.take_reports();
         let reported = std::mem::take(&mut self.reported);
         let replaced = std::mem::take(&mut self.replaced);
         if std::mem::take(&mut self.needs_scan) || self.watch.is_none() {
-            self.scan_below(b"", sink)?;
+            self.scan_below(b"", commit)?;
             self.stored = HashSet::new();
             return Ok(());
         }
         for path in replaced {
-            self.scan_below(&path, sink)?;
+            self.scan_below(&path, commit)?;
         }
         for path in reported {
-            if let Some(found) = self.look(&path, sink)? {
-                self.scan_below(&found, sink)?;
+            if let Some(found) = self.look(&path, commit)? {
+                self.scan_below(&found, commit)?;
             }
         }
         Ok(())
     }
 
     /// Looks at an object and all below it.
-    fn scan_below(&mut self, root: &[u8], sink: &mut impl Sink) -> Result<(), HistoryError> {
+    fn scan_below(&mut self, root: &[u8], commit: &mut Commit<'_>) -> Result<(), HistoryError> {
         self.scan = self.scan.wrapping_add(1);
         let scan = self.scan;
         let mut pending = vec![Path::from(root)];
         while let Some(path) = pending.pop() {
-            self.look(&path, sink)?;
+            self.look(&path, commit)?;
             if !self.directories.contains_key(&path) {
                 continue;
             }
             match self.tree.names(as_path(&path)) {
                 Ok(names) => pending.extend(names.iter().map(|name| join(&path, name.as_bytes()))),
-                Err(_) => self.leave(&path, Uncovered::Unreadable, sink)?,
+                Err(_) => self.leave(&path, Uncovered::Unreadable, commit)?,
             }
             if self.known.len() > MAX_OBJECTS {
                 return Err(HistoryError::Unknown("the workspace has too many files".to_owned()));
@@ -182,7 +172,7 @@ impl Capture {
             .map(|(path, _)| path.clone())
             .collect();
         for path in gone {
-            self.forget(&path, sink)?;
+            self.forget(&path, commit)?;
         }
         Ok(())
     }
@@ -195,19 +185,19 @@ impl Capture {
     }
 
     /// Looks at one object. Returns its path if it is a directory that was not known.
-    fn look(&mut self, path: &[u8], sink: &mut impl Sink) -> Result<Option<Path>, HistoryError> {
+    fn look(&mut self, path: &[u8], commit: &mut Commit<'_>) -> Result<Option<Path>, HistoryError> {
         if !self.is_considered(path) {
             return Ok(None);
         }
         match self.tree.object(as_path(path)) {
-            Object::Missing | Object::Behind => self.forget(path, sink)?,
-            Object::Directory(metadata) => return self.directory(path, &metadata, sink),
-            Object::File(metadata) => self.file(path, &metadata, sink)?,
+            Object::Missing | Object::Behind => self.forget(path, commit)?,
+            Object::Directory(metadata) => return self.directory(path, &metadata, commit),
+            Object::File(metadata) => self.file(path, &metadata, commit)?,
             Object::Link(target) => {
                 let version = Version::Link { content: BlobId::of(&target) };
-                self.set(path, version, 0, Some(&target), sink)?;
+                self.set(path, version, 0, Some(&target), commit)?;
             }
-            Object::Other => self.leave(path, Uncovered::Special, sink)?,
+            Object::Other => self.leave(path, Uncovered::Special, commit)?,
         }
         Ok(None)
     }
@@ -224,7 +214,7 @@ impl Capture {
         &mut self,
         path: &[u8],
         metadata: &Metadata,
-        sink: &mut impl Sink,
+        commit: &mut Commit<'_>,
     ) -> Result<Option<Path>, HistoryError> {
         let ignored = self.ignored(path, true);
         let rule = directory_rule(path, ignored.is_some()).or_else(|| is_cache(&self.tree, path));
@@ -233,11 +223,11 @@ impl Capture {
             (is_outermost && !is_small(&self.tree, path)).then_some(Uncovered::Ignored)
         });
         if let Some(why) = rule {
-            self.leave(path, why, sink)?;
+            self.leave(path, why, commit)?;
             return Ok(None);
         }
         let Ok(opened) = self.tree.open_directory(as_path(path)) else {
-            self.leave(path, Uncovered::Unreadable, sink)?;
+            self.leave(path, Uncovered::Unreadable, commit)?;
             return Ok(None);
         };
         let added = match &mut self.watch {
@@ -245,7 +235,7 @@ impl Capture {
             Some(watch) => match watch.add(path, opened.as_fd()) {
                 Ok(added) => added,
                 Err(Errno::ENOENT | Errno::ENOTDIR) => {
-                    self.forget(path, sink)?;
+                    self.forget(path, commit)?;
                     return Ok(None);
                 }
                 Err(_) => {
@@ -256,9 +246,9 @@ impl Capture {
         };
         let version = Version::Directory { mode: file::mode(metadata) };
         if self.version(path).is_some_and(|known| !known.is_directory()) {
-            self.forget(path, sink)?;
+            self.forget(path, commit)?;
         }
-        self.set(path, version, 0, None, sink)?;
+        self.set(path, version, 0, None, commit)?;
         let is_new = !self.directories.contains_key(path) || added == Added::New;
         if is_new {
             let rules = match parent(path).and_then(|above| self.directories.get(above)) {
@@ -286,7 +276,7 @@ impl Capture {
         &mut self,
         path: &[u8],
         metadata: &Metadata,
-        sink: &mut impl Sink,
+        commit: &mut Commit<'_>,
     ) -> Result<(), HistoryError> {
         let stamp = file::stamp(metadata);
         if let Some(known) = self.known.get_mut(path)
@@ -300,34 +290,34 @@ impl Capture {
             // The mark of a cache comes after its directory.
             let above = parent(path).unwrap_or_default();
             if is_cache(&self.tree, above).is_some() {
-                return self.leave(above, Uncovered::Cache, sink);
+                return self.leave(above, Uncovered::Cache, commit);
             }
         }
         let ignored = self.ignored(path, false);
         if let Some(why) = file_rule(path, metadata.len(), ignored.is_some(), self.with_secrets) {
-            return self.leave(path, why, sink);
+            return self.leave(path, why, commit);
         }
         match file::read(&self.tree, path) {
             Some((content, metadata)) => {
                 let version =
                     Version::File { content: BlobId::of(&content), mode: file::mode(&metadata) };
                 let is_new = !self.known.contains_key(path);
-                self.set(path, version, file::stamp(&metadata), Some(&content), sink)?;
+                self.set(path, version, file::stamp(&metadata), Some(&content), commit)?;
                 if let Some(known) = self.known.get_mut(path) {
                     known.is_recent = file::is_recent(&metadata);
                 }
                 // An ignored directory can grow after it was found small.
                 match ignored.filter(|ignored| is_new && **ignored != *path) {
                     Some(outermost) if !self.is_still_small(&outermost) => {
-                        self.leave(&outermost, Uncovered::Ignored, sink)
+                        self.leave(&outermost, Uncovered::Ignored, commit)
                     }
                     _ => Ok(()),
                 }
             }
             // It has gone meanwhile, or it cannot be read.
             None => match self.tree.object(as_path(path)) {
-                Object::Missing | Object::Behind => self.forget(path, sink),
-                _ => self.leave(path, Uncovered::Unreadable, sink),
+                Object::Missing | Object::Behind => self.forget(path, commit),
+                _ => self.leave(path, Uncovered::Unreadable, commit),
             },
         }
     }
@@ -341,12 +331,12 @@ impl Capture {
         &mut self,
         path: &[u8],
         why: Uncovered,
-        sink: &mut impl Sink,
+        commit: &mut Commit<'_>,
     ) -> Result<(), HistoryError> {
         if !matches!(self.version(path), Some(Version::Uncovered(_))) {
-            self.forget(path, sink)?;
+            self.forget(path, commit)?;
         }
-        self.set(path, Version::Uncovered(why), 0, None, sink)
+        self.set(path, Version::Uncovered(why), 0, None, commit)
     }
 
     fn set(
@@ -355,17 +345,22 @@ impl Capture {
         version: Version,
         stamp: u64,
         content: Option<&[u8]>,
-        sink: &mut impl Sink,
+        commit: &mut Commit<'_>,
     ) -> Result<(), HistoryError> {
         let before = self.version(path);
         if before.is_some_and(|before| before.is_directory() != version.is_directory()) {
-            self.forget(path, sink)?;
+            self.forget(path, commit)?;
         }
         if before != Some(version) {
             let is_stored = version.content().is_some_and(|id| {
                 self.stored.contains(&id) || before.and_then(Version::content) == Some(id)
             });
-            sink.change(path, self.version(path), Some(version), content.filter(|_| !is_stored))?;
+            commit.change(
+                path,
+                self.version(path),
+                Some(version),
+                content.filter(|_| !is_stored),
+            )?;
         }
         let known = Known { version, stamp, is_recent: false, scan: self.scan };
         self.known.insert(path.into(), known);
@@ -373,11 +368,11 @@ impl Capture {
     }
 
     /// Notes that there is nothing at a path.
-    fn forget(&mut self, path: &[u8], sink: &mut impl Sink) -> Result<(), HistoryError> {
+    fn forget(&mut self, path: &[u8], commit: &mut Commit<'_>) -> Result<(), HistoryError> {
         let gone: Vec<Path> = self.subtree(path).map(|(path, _)| path.clone()).collect();
         for path in gone.iter().rev() {
             if let Some(known) = self.known.remove(path) {
-                sink.change(path, Some(known.version), None, None)?;
+                commit.change(path, Some(known.version), None, None)?;
             }
             self.directories.remove(path);
         }

@@ -83,9 +83,7 @@ impl Store {
         let reference = reference(session);
         let words =
             ["log", "--first-parent", "--reverse", "-z", "--format=%H %B", &reference, "--"];
-        let listed = self.run(words, "")?;
-        let text =
-            String::from_utf8(listed).map_err(|_| HistoryError::Damaged("a note is no text"))?;
+        let text = self.text(words)?;
         let parse = |entry: &str| -> Option<Checkpoint> {
             let (id, note) = entry.split_once(' ')?;
             Some(Checkpoint { id: id.to_owned(), note: serde_json::from_str(note.trim()).ok()? })

@@ -1,6 +1,5 @@
 //! Begins a commit with its first change.
 
-use crate::capture::Sink;
 use crate::checkpoint::Note;
 use crate::error::HistoryError;
 use crate::version::Version;
@@ -18,10 +17,9 @@ impl Commit<'_> {
         self.has_begun = true;
         self.writer.begin(&self.note)
     }
-}
 
-impl Sink for Commit<'_> {
-    fn change(
+    /// As [`Writer::change`].
+    pub(crate) fn change(
         &mut self,
         path: &[u8],
         before: Option<Version>,

@@ -101,6 +101,15 @@ impl Store {
         }
     }
 
+    /// As [`run`](Self::run), for output that is text.
+    pub(crate) fn text<S: AsRef<OsStr>>(
+        &self,
+        words: impl IntoIterator<Item = S>,
+    ) -> Result<String, HistoryError> {
+        let output = self.run(words, "")?;
+        String::from_utf8(output).map_err(|_| HistoryError::Damaged("a name or note is no text"))
+    }
+
     /// Returns its bytes on disk.
     pub fn size(&self) -> u64 {
         size_of(&self.directory).unwrap_or_default()

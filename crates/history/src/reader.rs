@@ -13,11 +13,9 @@ use crate::version::{BlobId, Objects, Version};
 impl Store {
     /// Returns the objects that a checkpoint has.
     pub(crate) fn objects(&self, commit: &str) -> Result<Objects, HistoryError> {
-        let listed = self.run(["ls-tree", "-r", "--full-tree", commit], "")?;
-        let text =
-            String::from_utf8(listed).map_err(|_| HistoryError::Damaged("a name is no text"))?;
+        let text = self.text(["ls-tree", "-r", "--full-tree", commit])?;
         let mut objects = Objects::new();
-        let (mut modes, mut marks) = (Vec::new(), Vec::new());
+        let (mut modes, mut directories, mut uncovered) = (Vec::new(), Vec::new(), Vec::new());
         for line in text.lines() {
             let (git_mode, id, name) =
                 parse_line(line).ok_or(HistoryError::Damaged("a tree cannot be read"))?;
@@ -31,37 +29,29 @@ impl Store {
                     objects.insert(path.into(), version);
                 }
                 Name::FileMode(path) => modes.push((path, id)),
-                Name::Directory(path) => marks.push((path, id, Name::Directory as fn(_) -> _)),
-                Name::Uncovered(path) => marks.push((path, id, Name::Uncovered as fn(_) -> _)),
+                Name::Directory(path) => directories.push((path, id)),
+                Name::Uncovered(path) => uncovered.push((path, id)),
             }
         }
-        let ids =
-            modes.iter().map(|(_, id)| *id).chain(marks.iter().map(|(_, id, _)| *id)).collect();
-        let texts = self.contents(&ids)?;
-        let text = |id: &BlobId| {
-            let text = texts.get(id).and_then(|text| std::str::from_utf8(text).ok());
-            text.ok_or(HistoryError::Damaged("permissions cannot be read"))
+        let marks = modes.iter().chain(&directories).chain(&uncovered);
+        let texts = self.contents(&marks.map(|(_, id)| *id).collect())?;
+        let text = |id: &BlobId| texts.get(id).and_then(|text| std::str::from_utf8(text).ok());
+        let permissions = |id: &BlobId| {
+            let number = text(id).and_then(|text| u16::from_str_radix(text, 8).ok());
+            number.ok_or(HistoryError::Damaged("permissions cannot be read"))
         };
-        let damaged = HistoryError::Damaged;
         for (path, id) in modes {
-            let odd = u16::from_str_radix(text(&id)?, 8)
-                .map_err(|_| damaged("permissions are no number"))?;
             if let Some(Version::File { mode, .. }) = objects.get_mut(path.as_slice()) {
-                *mode = odd;
+                *mode = permissions(&id)?;
             }
         }
-        for (path, id, kind) in marks {
-            let text = text(&id)?;
-            let version = match kind(Vec::new()) {
-                Name::Uncovered(_) => {
-                    Version::Uncovered(Uncovered::parse(text).ok_or(damaged("an unknown reason"))?)
-                }
-                _ => Version::Directory {
-                    mode: u16::from_str_radix(text, 8)
-                        .map_err(|_| damaged("permissions are no number"))?,
-                },
-            };
-            objects.insert(path.into(), version);
+        for (path, id) in directories {
+            objects.insert(path.into(), Version::Directory { mode: permissions(&id)? });
+        }
+        for (path, id) in uncovered {
+            let why = text(&id).and_then(Uncovered::parse);
+            let why = why.ok_or(HistoryError::Damaged("an unknown reason"))?;
+            objects.insert(path.into(), Version::Uncovered(why));
         }
         Ok(objects)
     }
@@ -112,9 +102,7 @@ impl Store {
             &reference,
             "--",
         ];
-        let listed = self.run(words, "")?;
-        let text =
-            String::from_utf8(listed).map_err(|_| HistoryError::Damaged("a name is no text"))?;
+        let text = self.text(words)?;
         let mut files: BTreeMap<&str, Vec<ChangedFile>> = BTreeMap::new();
         for commit in text.split('>').skip(1) {
             let (id, rest) = commit.split_once('\n').unwrap_or((commit, ""));
@@ -135,9 +123,7 @@ impl Store {
         };
         let words = ["-c", MAX_TEXT, "diff-tree", "-r", "--no-renames", "--raw", "--numstat"];
         let words = words.into_iter().chain([first.id.as_str(), &last.id]);
-        let listed = self.run(words, "")?;
-        let text =
-            String::from_utf8(listed).map_err(|_| HistoryError::Damaged("a name is no text"))?;
+        let text = self.text(words)?;
         changed_files(&text)
     }
 

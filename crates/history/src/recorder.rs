@@ -63,10 +63,16 @@ impl<'a> Recorder<'a> {
             true => Some(&config.session),
             false => sessions.first(),
         };
-        let last = match last {
-            Some(session) => store.checkpoints(session).unwrap_or_default().pop(),
-            None => None,
+        let checkpoints = match last {
+            Some(session) if is_continued => store.checkpoints(session)?,
+            Some(session) => store.checkpoints(session).unwrap_or_default(),
+            None => Vec::new(),
         };
+        let turns = match is_continued {
+            true => checkpoints.iter().filter_map(|it| it.note.turn).max().unwrap_or_default(),
+            false => 0,
+        };
+        let last = checkpoints.into_iter().next_back();
         let objects = match &last {
             Some(last) if is_continued => store.objects(&last.id)?,
             Some(last) => store.objects(&last.id).unwrap_or_default(),
@@ -83,12 +89,7 @@ impl<'a> Recorder<'a> {
             let system = |source| HistoryError::System { action: "watch the workspace", source };
             let _ = shared.reports.set(watch.as_fd().try_clone_to_owned().map_err(system)?);
         }
-        let turns = match is_continued {
-            true => store.checkpoints(&config.session)?.iter().filter_map(|it| it.note.turn).max(),
-            false => None,
-        };
         let (changed, unflushed) = (None, None);
-        let turns = turns.unwrap_or_default();
         let mut recorder =
             Recorder { config, shared, capture, writer, in_use, changed, unflushed, turns };
         recorder.checkpoint(Cause::Start)?;

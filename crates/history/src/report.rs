@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use aifo_types::escape_line;
 use serde::{Deserialize, Serialize};
 
 use crate::path::shown;
@@ -48,8 +47,7 @@ pub struct UndoReport {
 impl fmt::Display for UndoReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for call in &self.overlapping {
-            let command = escape_line(format!("{} {}", call.tool, call.argv).trim_end());
-            writeln!(f, "meanwhile ran, so changes may be its: {command}")?;
+            writeln!(f, "meanwhile ran, so changes may be its: {}", call.command())?;
         }
         for UndoLine { action, path, why } in &self.lines {
             let why = if why.is_empty() { String::new() } else { format!("  # {why}") };

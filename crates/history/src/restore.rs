@@ -19,12 +19,13 @@ use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
 use crate::error::HistoryError;
+use crate::file;
 use crate::git::Store;
 use crate::path::as_path;
 use crate::path::{Path, join, parent};
 use crate::scope::MAX_FILE;
 use crate::undo::{Kept, Plan, Step, Target};
-use crate::version::{BlobId, PERMISSIONS, Version};
+use crate::version::{BlobId, Version};
 
 /// The result of an undo.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -279,16 +280,12 @@ impl<'a> Restore<'a> {
 pub(crate) fn version(tree: &Tree, path: &[u8]) -> Option<Version> {
     match tree.object(as_path(path)) {
         Object::Link(target) => Some(Version::Link { content: BlobId::of(&target) }),
-        Object::Directory(metadata) => {
-            let mode = (metadata.permissions().mode() & PERMISSIONS) as u16;
-            Some(Version::Directory { mode })
-        }
+        Object::Directory(metadata) => Some(Version::Directory { mode: file::mode(&metadata) }),
         Object::File(metadata) => {
-            let (file, _) = tree.open_file(as_path(path)).ok()?;
+            let (opened, _) = tree.open_file(as_path(path)).ok()?;
             let mut content = Vec::new();
-            file.take(MAX_FILE + 1).read_to_end(&mut content).ok()?;
-            let mode = (metadata.permissions().mode() & PERMISSIONS) as u16;
-            Some(Version::File { content: BlobId::of(&content), mode })
+            opened.take(MAX_FILE + 1).read_to_end(&mut content).ok()?;
+            Some(Version::File { content: BlobId::of(&content), mode: file::mode(&metadata) })
         }
         Object::Missing | Object::Behind | Object::Other => None,
     }

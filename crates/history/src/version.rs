@@ -103,3 +103,10 @@ pub struct Call {
     /// The exit code; `None` while it runs.
     pub exit: Option<u8>,
 }
+
+impl Call {
+    /// Returns the tool with its arguments, safe for a terminal.
+    pub fn command(&self) -> String {
+        aifo_types::escape_line(format!("{} {}", self.tool, self.argv).trim_end())
+    }
+}
