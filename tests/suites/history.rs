@@ -38,6 +38,13 @@ fn text(session: &Session, words: &[&str]) -> String {
     Outcome::of(&mut coder(session, words)).exited(0).text()
 }
 
+fn git(root: &Path, words: &str) -> String {
+    let mut git = Command::new("/usr/bin/git");
+    git.args(["-c", "user.name=a", "-c", "user.email=a"]).args(words.split(' '));
+    git.env("GIT_CONFIG_GLOBAL", "/dev/null").current_dir(root);
+    String::from_utf8(git.output().unwrap().stdout).unwrap()
+}
+
 fn read(session: &Session, name: &str) -> String {
     fs::read_to_string(session.workspace().join(name)).unwrap_or_else(|_| "-".to_owned())
 }
@@ -142,12 +149,7 @@ fn a_path_through_a_link_is_never_written() {
 fn git_is_put_back_without_its_hooks() {
     let session = setup().start();
     let root = session.workspace();
-    let git = |words: &str| {
-        let mut git = Command::new("/usr/bin/git");
-        git.args(["-c", "user.name=a", "-c", "user.email=a"]).args(words.split(' '));
-        git.env("GIT_CONFIG_GLOBAL", "/dev/null").current_dir(&root);
-        String::from_utf8(git.output().unwrap().stdout).unwrap()
-    };
+    let git = |words: &str| git(&root, words);
     git("init -q");
     for message in ["one", "two"] {
         fs::write(root.join("a"), message).unwrap();
@@ -176,12 +178,7 @@ fn git_is_put_back_without_its_hooks() {
 fn a_branch_comes_back_where_deeper_ones_were() {
     let session = setup().start();
     let root = session.workspace();
-    let git = |words: &str| {
-        let mut git = Command::new("/usr/bin/git");
-        git.args(["-c", "user.name=a", "-c", "user.email=a"]).args(words.split(' '));
-        git.env("GIT_CONFIG_GLOBAL", "/dev/null").current_dir(&root);
-        String::from_utf8(git.output().unwrap().stdout).unwrap()
-    };
+    let git = |words: &str| git(&root, words);
     git("init -q");
     git("commit -q --allow-empty -m one");
     git("branch old");

@@ -9,7 +9,7 @@ use aifo_agents::trusted_programs_here;
 use aifo_config::UsageError;
 use aifo_history::{
     Call, ChangeKind, ChangedFile, Checkpoint, Selection, Store, UNDO, UndoAction, UndoReport,
-    UndoRequest,
+    UndoRequest, is_selected,
 };
 use aifo_host::{
     Candidate, ControlClient, ControlError, HistorySettings, SessionHistory, SessionInfo,
@@ -33,7 +33,7 @@ pub(crate) async fn changes(flags: &Changes) -> anyhow::Result<ExitCode> {
         rows.retain(|row| row.checkpoint.note.calls.iter().any(|it| it.id == *call));
     }
     for row in &mut rows {
-        row.files.retain(|file| meant.selects(&file.path));
+        row.files.retain(|file| is_selected(&file.path, &meant.paths));
     }
     rows.retain(|row| !row.files.is_empty());
     if flags.json {
@@ -231,16 +231,6 @@ impl Meant {
             call,
             paths,
         })
-    }
-
-    fn selects(&self, path: &[u8]) -> bool {
-        self.paths.is_empty()
-            || self.paths.iter().any(|chosen| {
-                let rest = path.strip_prefix(chosen.as_bytes());
-                rest.is_some_and(|rest| {
-                    rest.is_empty() || rest.starts_with(b"/") || chosen.is_empty()
-                })
-            })
     }
 
     /// Lets the session undo, or does it if the session has ended.

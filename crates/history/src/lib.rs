@@ -69,7 +69,7 @@ pub use checkpoint::{Cause, Checkpoint, Note};
 pub use error::HistoryError;
 pub use git::Store;
 pub use history::History;
-pub use path::Path;
+pub use path::{Path, is_selected};
 pub use reader::{ChangeKind, ChangedFile};
 pub use report::{Selection, UndoAction, UndoLine, UndoReport, UndoRequest};
 pub use scope::Uncovered;

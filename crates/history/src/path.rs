@@ -44,3 +44,9 @@ pub(crate) fn name(path: &[u8]) -> &[u8] {
 pub(crate) fn as_path(path: &[u8]) -> &std::path::Path {
     std::path::Path::new(OsStr::from_bytes(path))
 }
+
+/// Returns whether a path is one of these files, or in one of these directories; without any, it is.
+pub fn is_selected(path: &[u8], chosen: &[String]) -> bool {
+    let contains = |chosen: &String| path == chosen.as_bytes() || is_below(path, chosen.as_bytes());
+    chosen.is_empty() || chosen.iter().any(contains)
+}

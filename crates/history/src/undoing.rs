@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::checkpoint::{Cause, Checkpoint};
 use crate::error::HistoryError;
 use crate::names::Name;
-use crate::path::{Path, is_below};
+use crate::path::{Path, is_selected};
 use crate::range::{Range, whole};
 use crate::recorder::Recorder;
 use crate::report::{Selection, UndoReport, UndoRequest, of_done, of_plan};
@@ -33,13 +33,7 @@ impl Recorder<'_> {
             Selection::Call(_) => None,
             Selection::Turn | Selection::Session => Some(self.created_by_calls(&range)?),
         };
-        let selects = |path: &[u8]| {
-            request.paths.is_empty()
-                || request.paths.iter().any(|chosen| {
-                    let chosen = chosen.as_bytes();
-                    path == chosen || is_below(path, chosen)
-                })
-        };
+        let selects = |path: &[u8]| is_selected(path, &request.paths);
         let by_call = |path: &[u8]| created.as_ref().is_none_or(|created| created.contains(path));
         let trees = Trees { before: &before, after: &after, now: &now };
         let plan = trees.plan(selects, by_call);
