@@ -101,7 +101,8 @@ pub use sys::kernel;
 pub use sys::spawn::Starting;
 pub use sys::{
     Arena, accept, bytes_in_pipe, close_network_sockets, drop_capabilities, environment,
-    executed_path, give_back_freed_memory, landlock_version, random_bits, take_fd,
+    executed_path, give_back_free_pages, give_back_freed_memory, landlock_version, random_bits,
+    take_fd,
 };
 #[doc(hidden)]
 pub use syscall_filter::kill_at_system_call;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use aifo_process::give_back_free_pages;
 use aifo_sidecar::Fleet;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinError, JoinSet};
@@ -46,7 +47,11 @@ impl Proxy {
     pub async fn serve(&self, listener: Listener, stop: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
+        // At once, since the heap was last given back.
+        let mut most = 0;
         loop {
+            most = most.max(connections.len());
+            let is_quiet = most >= MANY && connections.is_empty();
             tokio::select! {
                 () = &mut stop => break,
                 accepted = listener.accept() => match accepted {
@@ -62,6 +67,10 @@ impl Proxy {
                     }
                 },
                 Some(ended) = connections.join_next() => log_panic(ended),
+                () = tokio::time::sleep(QUIET), if is_quiet => {
+                    give_back_free_pages();
+                    most = 0;
+                }
             }
         }
         drop(listener);
@@ -93,6 +102,11 @@ async fn begin<F: Future<Output = ()> + Send>(mut served: Pin<Box<F>>) -> Option
         }
     }
 }
+
+/// After this many connections at once the heap has free pages between blocks in use.
+const MANY: usize = 16;
+/// The time without a connection before the system gets them.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Pause after a failed `accept`, for example with too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

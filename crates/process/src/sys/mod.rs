@@ -30,8 +30,8 @@ pub(crate) use process::{
     SuspendedCapabilities, install_filter, no_new_privileges, suspend_capabilities, wait4_any,
 };
 pub use process::{
-    drop_capabilities, environment, executed_path, give_back_freed_memory, landlock_version,
-    random_bits,
+    drop_capabilities, environment, executed_path, give_back_free_pages, give_back_freed_memory,
+    landlock_version, random_bits,
 };
 pub(crate) use signals::{
     Disposition, HAS_STANDARD_START, MaskOperation, change_mask, is_ignored_number, pidfd_open,
