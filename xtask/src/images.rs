@@ -7,6 +7,7 @@ mod context;
 mod engine;
 mod suite;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::stderr;
 use std::path::{Path, PathBuf};
@@ -147,6 +148,7 @@ impl Options {
             shim: None,
             coder: None,
             toolchain: if self.rust_from_host { Some(toolchain()?) } else { None },
+            packages: BTreeMap::new(),
             fresh: self.fresh,
             command: COMMAND,
         })

@@ -29,6 +29,8 @@ pub struct AgentSpec {
     pub command: Vec<String>,
     /// Its image, if not the one of its name.
     pub image: Option<String>,
+    /// Debian packages that its image has as well.
+    pub packages: Vec<String>,
     /// The runtimes with smart decisions.
     pub smart: SmartRuntimes,
     /// Whether its programs meet on a port of localhost, which all containers of a pod share.
@@ -122,6 +124,7 @@ impl AgentSpec {
             name: name.to_owned(),
             command: vec![name.to_owned()],
             image: None,
+            packages: Vec::new(),
             smart: SmartRuntimes::default(),
             listens: false,
             local_python: None,

@@ -185,6 +185,7 @@ fn options(flags: &BuildImages, config: &Config) -> BuildOptions {
         shim: None,
         coder: None,
         toolchain: None,
+        packages: config.agents.packages(),
         fresh: flags.fresh,
         command: COMMAND,
     }

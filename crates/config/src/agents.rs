@@ -1,5 +1,6 @@
 //! `[agents.NAME]`: changes and additions to the table of agents.
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -69,6 +70,7 @@ macro_rules! acp_field {
 /// All keys of a row.
 static KEYS: &[&dyn AgentKey] = &[
     &field!("image", image, IMAGE),
+    &field!("packages", packages, PACKAGES),
     &field!("command", command, COMMAND),
     &field!("state", state, BELOW_HOME),
     &field!("private", private, PRIVATE),
@@ -103,6 +105,20 @@ const IMAGE: Format<Option<String>> = Format::new(
     |item| match item.text()? {
         image if image.trim().is_empty() => Err(item.error("image must not be empty")),
         image => Ok(Some(image)),
+    },
+    plain,
+);
+/// Names of Debian packages, which become words of a command in an image's recipe.
+const PACKAGES: Format<Vec<String>> = Format::new(
+    |item| {
+        let names = item.list()?;
+        match names.iter().find(|name| !is_debian_package(name)) {
+            Some(name) => {
+                let what = format!("'{name}' is no name of a Debian package");
+                Err(item.error(what).hint("for example: \"postgresql-client\""))
+            }
+            None => Ok(names),
+        }
     },
     plain,
 );
@@ -156,7 +172,7 @@ const VARIABLES: Format<Vec<String>> = Format::new(
 /// Shown without the values, which may be secret.
 const SET: Format<Pairs> = Format::new(
     |item| {
-        let pairs: std::collections::BTreeMap<String, String> = item.toml()?;
+        let pairs: BTreeMap<String, String> = item.toml()?;
         pairs.keys().try_for_each(|name| check_variable(name, item))?;
         Ok(pairs.into_iter().collect())
     },
@@ -212,6 +228,12 @@ impl Agents {
 
     pub fn find(&self, name: &str) -> Option<&AgentSpec> {
         self.own.iter().chain(known_agents()).find(|agent| agent.name == name)
+    }
+
+    /// Returns the Debian packages that images get as well, by the agent.
+    pub fn packages(&self) -> BTreeMap<String, Vec<String>> {
+        let row = |agent: &AgentSpec| (agent.name.clone(), agent.packages.clone());
+        self.own.iter().map(row).collect()
     }
 
     /// Changes or adds the row of `[agents.NAME]`.
@@ -308,6 +330,14 @@ fn check_name(item: &Item<'_>) -> Result<(), ConfigError> {
     }
     let what = format!("invalid agent name '{name}': use a-z, 0-9 and -, at most 32 characters");
     Err(item.error(what))
+}
+
+/// A name in Debian's syntax: at least two of `a-z`, `0-9`, `+`, `-` and `.`, the first a letter or digit.
+fn is_debian_package(name: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    name.len() >= 2
+        && name.bytes().next().is_some_and(is_plain)
+        && name.bytes().all(|b| is_plain(b) || b"+-.".contains(&b))
 }
 
 /// Accepts exact names of variables that are not reserved.

@@ -41,7 +41,7 @@ pub use error::ImageError;
 pub use host::{Host, IMAGE_LABEL, INPUTS_LABEL, toolchain};
 pub use lock::Lock;
 pub use push::push;
-pub use recipe::{Part, Recipe};
+pub use recipe::{PACKAGES_LABEL, Part, Recipe};
 pub use recipes::{programs, recipes};
 pub use scratch::{copy_tree, scratch};
 pub use update::update;

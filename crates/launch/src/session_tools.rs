@@ -4,9 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use aifo_agents::{
-    AgentEndpoint, AgentEndpointConfig, INTERPRETERS_LABEL, OpenState, agent_container,
-    covered_interpreters, path_without_shims, trusted_programs, warn_of_foreign_environments,
+    AgentContainerConfig, AgentEndpoint, AgentEndpointConfig, INTERPRETERS_LABEL, OpenState,
+    agent_container, covered_interpreters, path_without_shims, trusted_programs,
+    warn_of_foreign_environments,
 };
+use aifo_engine::Engine;
+use aifo_engine::images::PACKAGES_LABEL;
 use aifo_network::{NamedNetwork, NetworkError, Publications};
 use aifo_process::raise_open_files;
 use aifo_proxy::SharedDirectories;
@@ -153,9 +156,10 @@ impl Backends {
                     let tools = config.shim_tools();
                     let programs = trusted_programs(workspace);
                     let as_root = containers.runs_as_root();
-                    let (label, configured) = tokio::join!(
+                    let (label, configured, ()) = tokio::join!(
                         containers.engine.image_label(&asked.image, INTERPRETERS_LABEL),
                         agent_container::configure(asked, directory, tools, &programs, as_root),
+                        warn_of_missing_packages(&containers.engine, asked),
                     );
                     configured?;
                     let interpreters = covered_interpreters(label.as_deref());
@@ -254,4 +258,20 @@ async fn start_sidecars(
     let (startup, reporter) = (config.startup.clone(), config.reporter.clone());
     let fleet = Fleet::start(backend, Box::new(host.clone()), kinds, startup, reporter);
     tokio::try_join!(async { fleet.await.map_err(LaunchError::from) }, agent_endpoint)
+}
+
+/// Warns if the image of an agent was built before its configuration has asked for further packages.
+async fn warn_of_missing_packages(engine: &Engine, asked: &AgentContainerConfig) {
+    let wanted = asked.spec.packages.join(" ");
+    if wanted.is_empty() {
+        return;
+    }
+    let built = engine.image_label(&asked.image, PACKAGES_LABEL).await.unwrap_or_default();
+    if built != wanted {
+        let name = &asked.spec.name;
+        tracing::warn!(
+            "the image of {name} does not have the 'packages' of its configuration\n\
+             hint: build it again: aifo-coder images build {name}"
+        );
+    }
 }

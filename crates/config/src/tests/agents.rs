@@ -15,6 +15,7 @@ fn profile(text: &str, name: &str) -> AcpProfile {
 fn rows_are_changed_and_added() {
     let config = config(
         "[agents.codex]\nimage = 'mine/codex:1'\nset = { A = '1' }\n\
+         packages = ['g++', 'libpq5']\n\
          [agents.mine]\ncommand = ['mine', '--now']\nstate = ['.mine']\nnode = true\n\
          variables = ['MINE_KEY']\n",
     )
@@ -22,6 +23,7 @@ fn rows_are_changed_and_added() {
     let codex = config.agent_named("codex").unwrap();
     assert_eq!(codex.image.as_deref(), Some("mine/codex:1"));
     assert_eq!(codex.state, [PathBuf::from(".codex")], "other values are kept");
+    assert_eq!(config.agents.packages().get("codex").unwrap(), &["g++", "libpq5"]);
     assert!(codex.set.contains(&("A".to_owned(), "1".to_owned())));
     let mine = config.agent_named("mine").unwrap();
     assert_eq!(mine.command, ["mine", "--now"]);
@@ -53,6 +55,8 @@ fn files_of_a_users_row_are_copied_whole() {
 #[test]
 fn invalid_rows() {
     let rows = [
+        ("[agents.codex]\npackages = ['a b']", "/u.toml:2: 'a b' is no name of a Debian package"),
+        ("[agents.codex]\npackages = ['-y']", "/u.toml:2: '-y' is no name of a Debian package"),
         ("[agents.codex]\ncommand = []", "/u.toml:2: command must start with a program"),
         ("[agents.codex]\nstate = ['/etc']", "/u.toml:2: '/etc' is not below HOME"),
         ("[agents.codex]\nstate = ['.a/../..']", "/u.toml:2: '.a/../..' is not below HOME"),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::images::recipe::{BaseImage, ContextFile, Packages, Part, Recipe, package_name};
+use crate::images::recipe::{
+    BaseImage, ContextFile, LAST_STAGE, Packages, Part, Recipe, package_name,
+};
 
 /// A recipe's file.
 #[derive(Debug, Deserialize)]
@@ -141,7 +143,7 @@ fn prepare_and_check(file: &AgentFile, root: &str) -> String {
 }
 
 fn last_stage(file: &AgentFile) -> String {
-    let mut text = "FROM ${BASE}\n".to_owned();
+    let mut text = LAST_STAGE.to_owned();
     if file.pypi.is_empty() {
         text += "COPY --from=fetch /opt/agent/ /usr/local/\n";
     } else {
@@ -225,6 +227,17 @@ mod tests {
             let dockerfile = &recipe.dockerfile;
             assert!(dockerfile.lines().any(|it| it == line), "{line}\n{dockerfile}");
         }
+    }
+
+    #[test]
+    fn packages_are_below_the_layers_of_the_agent() {
+        let codex = recipes().iter().find(|recipe| recipe.name == "agent-codex").unwrap();
+        assert_eq!(&codex.with_packages(&[]), codex);
+        let text = codex.with_packages(&["jq".to_owned(), "g++".to_owned()]).dockerfile;
+        let (_, last) = text.rsplit_once(LAST_STAGE).unwrap();
+        let (install, rest) = last.split_once("LABEL dev.aifo.packages=\"jq g++\"\n").unwrap();
+        assert!(install.contains("\n      jq g++ \\\n"), "{install}");
+        assert!(rest.starts_with("COPY --from=fetch "), "{rest}");
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct BuildOptions {
     pub coder: Option<PathBuf>,
     /// A Rust toolchain for the rust image, instead of Debian's.
     pub toolchain: Option<PathBuf>,
+    /// Debian packages that images of agents have as well, by the agent. The names are valid.
+    pub packages: BTreeMap<String, Vec<String>>,
     /// True if packages are downloaded again, whatever is cached.
     pub fresh: bool,
     /// The command that hints name, before `update`.
@@ -171,6 +173,8 @@ impl<'a> Builder<'a> {
         let ImageNames { prefix, tag } = &self.options.image_names;
         let image = recipe.image_name(prefix, tag);
         let base = self.base(recipe, lock)?;
+        let added = self.options.packages.get(recipe.short_name()).map_or(&[][..], Vec::as_slice);
+        let recipe = &recipe.with_packages(added);
         let labels = [format!("{IMAGE_LABEL}={}", recipe.name)];
         let mut command = self.host.build(&image, &base, &labels);
         if self.options.fresh {

@@ -72,6 +72,24 @@ impl Recipe {
         }
     }
 
+    /// Adds Debian packages to its last stage, below all that changes with the agent's version.
+    #[must_use]
+    pub(crate) fn with_packages(&self, packages: &[String]) -> Self {
+        let mut recipe = self.clone();
+        if let (Some(at), [_, ..]) = (self.dockerfile.rfind(LAST_STAGE), packages) {
+            let install = format!(
+                "RUN apt-get update \\\n \
+                 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \\\n      \
+                 {} \\\n \
+                 && apt-get clean && rm -rf /var/lib/apt/lists/*\nLABEL {PACKAGES_LABEL}=\"{}\"\n",
+                packages.join(" "),
+                packages.join(" ")
+            );
+            recipe.dockerfile.insert_str(at + LAST_STAGE.len(), &install);
+        }
+        recipe
+    }
+
     /// Returns the command that prints the version of a toolchain; `None` if no project requests one.
     pub(crate) fn version_command(&self) -> Option<&'static [&'static str]> {
         Some(match self.name.as_str() {
@@ -114,6 +132,11 @@ pub(crate) fn package_name(requirement: &str) -> &str {
     let at = requirement.char_indices().skip(1).find(|(_, c)| "@=<>~!".contains(*c));
     at.map_or(requirement, |(at, _)| requirement.get(..at).unwrap_or(requirement))
 }
+
+/// The first line of a last stage.
+pub(crate) const LAST_STAGE: &str = "FROM ${BASE}\n";
+/// The label with the Debian packages that the user's configuration has added to an agent's image.
+pub const PACKAGES_LABEL: &str = "dev.aifo.packages";
 
 /// Prefix of agents' recipes.
 pub(crate) const AGENT: &str = "agent-";
