@@ -75,6 +75,23 @@ fn what_a_call_changed_is_shown_and_put_back() {
 }
 
 #[test]
+fn what_no_undo_brings_back_is_named() {
+    let setup = setup();
+    fs::write(setup.workspace().join(".env"), "KEY=1\n").unwrap();
+    fs::create_dir(setup.workspace().join("node_modules")).unwrap();
+    let session = setup.start();
+    make(&session, "echo 1 > a");
+    make(&session, "rm -r .env node_modules");
+    let shown = text(&session, &["changes"]);
+    for name in [".env", "node_modules"] {
+        let line = format!("    D {name}  not covered: no undo brings it back\n");
+        assert!(shown.contains(&line), "{shown}");
+    }
+    text(&session, &["undo", "--yes"]);
+    assert_eq!(read(&session, "a"), "one\n", "the call before is the last that can be undone");
+}
+
+#[test]
 fn one_undo_after_the_other_goes_further_back() {
     let session = setup().start();
     for number in 1..=3 {

@@ -9,7 +9,7 @@ use aifo_agents::trusted_programs_here;
 use aifo_config::UsageError;
 use aifo_history::{
     Call, ChangeKind, ChangedFile, Checkpoint, Selection, Store, UNDO, UndoAction, UndoReport,
-    UndoRequest, is_selected,
+    UndoRequest, call_named, is_selected,
 };
 use aifo_host::{
     Candidate, ControlClient, ControlError, HistorySettings, SessionHistory, SessionInfo,
@@ -211,7 +211,8 @@ impl Meant {
             rows.into_iter().map(|(checkpoint, files)| Row { checkpoint, files }).collect();
         let mut call = None;
         if let Some((first, rest)) = words.split_first() {
-            call = find_call(&rows, first)?;
+            let named = call_named(rows.iter().map(|row| &row.checkpoint), first);
+            call = named.map_err(|error| UsageError(error.to_string()))?;
             if call.is_some() {
                 words = rest;
             }
@@ -257,10 +258,14 @@ fn none(log: &SessionLog) -> String {
     )
 }
 
-/// Returns the last call that is neither an undo nor undone.
+/// Returns the last call that is neither an undo nor undone, and that changed what is covered.
 fn last_call(rows: &[Row]) -> Option<&Call> {
     let mut undone = BTreeSet::new();
-    let calls = rows.iter().rev().flat_map(|row| row.checkpoint.note.calls.iter().rev());
+    let is_lost = |row: &&Row| {
+        !row.files.is_empty() && row.files.iter().all(|file| file.kind == ChangeKind::Lost)
+    };
+    let rows = rows.iter().rev().filter(|row| !is_lost(row));
+    let calls = rows.flat_map(|row| row.checkpoint.note.calls.iter().rev());
     // A call can be in several checkpoints.
     calls.into_iter().find(|call| {
         let is_undone = undone.contains(&call.id);
@@ -269,21 +274,6 @@ fn last_call(rows: &[Row]) -> Option<&Call> {
         }
         call.tool != UNDO && !is_undone
     })
-}
-
-/// Returns the id of the call that begins so; `None` if there is none. Errors: there are several.
-fn find_call(rows: &[Row], start: &str) -> anyhow::Result<Option<String>> {
-    let calls = rows.iter().flat_map(|row| &row.checkpoint.note.calls);
-    let mut ids: Vec<&str> =
-        calls.map(|call| call.id.as_str()).filter(|id| id.starts_with(start)).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    match ids.as_slice() {
-        [] => Ok(None),
-        [id] => Ok(Some((*id).to_owned())),
-        several if several.contains(&start) => Ok(Some(start.to_owned())),
-        _ => Err(UsageError(format!("more than one call begins with '{start}'")).into()),
-    }
 }
 
 /// Returns a path relative to the workspace. Errors: it is outside.
@@ -329,7 +319,10 @@ impl Row {
         for file in &self.files {
             let path = escape_line(&String::from_utf8_lossy(&file.path));
             let lines = file.lines.map(|(added, removed)| signed(added, removed));
-            let lines = lines.unwrap_or_else(|| "not text".to_owned());
+            let lines = match file.kind {
+                ChangeKind::Lost => "not covered: no undo brings it back".to_owned(),
+                _ => lines.unwrap_or_else(|| "not text".to_owned()),
+            };
             text += &format!("    {} {path}  {lines}\n", letter(file.kind));
         }
         text
@@ -342,7 +335,7 @@ impl Row {
             .map(|file| {
                 let (added, removed) = file.lines.unzip();
                 json!({"path": String::from_utf8_lossy(&file.path), "change": letter(file.kind),
-                    "added": added, "removed": removed})
+                    "added": added, "removed": removed, "covered": file.kind != ChangeKind::Lost})
             })
             .collect();
         json!({"note": self.checkpoint.note, "files": files})
@@ -353,7 +346,7 @@ fn letter(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::Added => "A",
         ChangeKind::Modified => "M",
-        ChangeKind::Deleted => "D",
+        ChangeKind::Deleted | ChangeKind::Lost => "D",
     }
 }
 

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use crate::commit::Commit;
 use crate::directory::{CACHE_TAG, is_cache, is_small};
 use crate::error::HistoryError;
-use crate::file;
+use crate::file::{self, Content, FileRead};
 use crate::path::{Path, as_path, is_below, join, name, parent};
 use crate::scope::{
     MAX_IGNORED_OBJECTS, Uncovered, covers_in_repository, directory_rule, file_rule, in_repository,
@@ -195,7 +195,7 @@ impl Capture {
             Object::File(metadata) => self.file(path, &metadata, commit)?,
             Object::Link(target) => {
                 let version = Version::Link { content: BlobId::of(&target) };
-                self.set(path, version, 0, Some(&target), commit)?;
+                self.set(path, version, 0, Some(&Content::Small(target)), commit)?;
             }
             Object::Other => self.leave(path, Uncovered::Special, commit)?,
         }
@@ -298,9 +298,8 @@ impl Capture {
             return self.leave(path, why, commit);
         }
         match file::read(&self.tree, path) {
-            Some((content, metadata)) => {
-                let version =
-                    Version::File { content: BlobId::of(&content), mode: file::mode(&metadata) };
+            Some(FileRead { id, content, metadata }) => {
+                let version = Version::File { content: id, mode: file::mode(&metadata) };
                 let is_new = !self.known.contains_key(path);
                 self.set(path, version, file::stamp(&metadata), Some(&content), commit)?;
                 if let Some(known) = self.known.get_mut(path) {
@@ -342,9 +341,9 @@ impl Capture {
     fn set(
         &mut self,
         path: &[u8],
-        version: Version,
-        stamp: u64,
-        content: Option<&[u8]>,
+        mut version: Version,
+        mut stamp: u64,
+        content: Option<&Content>,
         commit: &mut Commit<'_>,
     ) -> Result<(), HistoryError> {
         let before = self.version(path);
@@ -355,12 +354,14 @@ impl Capture {
             let is_stored = version.content().is_some_and(|id| {
                 self.stored.contains(&id) || before.and_then(Version::content) == Some(id)
             });
-            commit.change(
-                path,
-                self.version(path),
-                Some(version),
-                content.filter(|_| !is_stored),
-            )?;
+            let content = content.filter(|_| !is_stored);
+            let stored = commit.change(path, self.version(path), Some(version), content)?;
+            if let (Version::File { content, .. }, Some(id)) = (&mut version, stored)
+                && *content != id
+            {
+                // It was written meanwhile, so the next checkpoint reads it again.
+                (*content, stamp) = (id, 0);
+            }
         }
         let known = Known { version, stamp, is_recent: false, scan: self.scan };
         self.known.insert(path.into(), known);

@@ -2,7 +2,8 @@
 
 use crate::checkpoint::Note;
 use crate::error::HistoryError;
-use crate::version::Version;
+use crate::file::Content;
+use crate::version::{BlobId, Version};
 use crate::writer::Writer;
 
 /// A commit that begins with its first change.
@@ -24,8 +25,8 @@ impl Commit<'_> {
         path: &[u8],
         before: Option<Version>,
         after: Option<Version>,
-        content: Option<&[u8]>,
-    ) -> Result<(), HistoryError> {
+        content: Option<&Content>,
+    ) -> Result<Option<BlobId>, HistoryError> {
         if !self.has_begun {
             self.begin()?;
         }

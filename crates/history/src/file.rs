@@ -1,6 +1,6 @@
 //! One file: its content, and how a change shows.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,26 +10,57 @@ use aifo_workspace::Tree;
 
 use crate::path::as_path;
 use crate::scope::MAX_FILE;
-use crate::version::PERMISSIONS;
+use crate::version::{BlobId, PERMISSIONS};
 
 /// Timestamps of files are at most this coarse.
 const CLOCK: Duration = Duration::from_millis(20);
 /// Attempts to read a file that is being written.
 const ATTEMPTS: usize = 3;
+/// Bytes; a larger content is not held in memory.
+const MAX_SMALL: u64 = 256 << 10;
+
+/// A content that is about to be stored.
+pub(crate) enum Content {
+    Small(Vec<u8>),
+    /// Read again when it is stored.
+    Large {
+        file: File,
+        length: u64,
+    },
+}
+
+/// A file as it was read.
+pub(crate) struct FileRead {
+    pub(crate) id: BlobId,
+    pub(crate) content: Content,
+    /// From before it was read.
+    pub(crate) metadata: Metadata,
+}
 
 /// Reads a file of which `stat` says the same before and after, or else what it had at the last attempt.
-pub(crate) fn read(tree: &Tree, path: &[u8]) -> Option<(Vec<u8>, Metadata)> {
+pub(crate) fn read(tree: &Tree, path: &[u8]) -> Option<FileRead> {
     let mut last = None;
     for _ in 0..ATTEMPTS {
         let (file, _) = tree.open_file(as_path(path)).ok()?;
-        let before = file.metadata().ok()?;
-        let mut content = Vec::with_capacity(usize::try_from(before.len().min(MAX_FILE)).ok()? + 1);
-        (&file).take(MAX_FILE + 1).read_to_end(&mut content).ok()?;
-        if content.len() as u64 > MAX_FILE {
+        let metadata = file.metadata().ok()?;
+        let length = metadata.len();
+        if length > MAX_FILE {
             return None;
         }
-        let is_stable = stamp(&file.metadata().ok()?) == stamp(&before);
-        last = Some((content, before));
+        let found = match length > MAX_SMALL {
+            true => BlobId::of_file(&file, length).ok(),
+            false => None,
+        };
+        let (id, content) = match found {
+            Some(id) => (id, Content::Large { file: file.try_clone().ok()?, length }),
+            None => {
+                let mut content = Vec::with_capacity(usize::try_from(length.min(MAX_SMALL)).ok()?);
+                (&file).take(MAX_SMALL).read_to_end(&mut content).ok()?;
+                (BlobId::of(&content), Content::Small(content))
+            }
+        };
+        let is_stable = stamp(&file.metadata().ok()?) == stamp(&metadata);
+        last = Some(FileRead { id, content, metadata });
         if is_stable {
             break;
         }

@@ -56,7 +56,7 @@ impl Store {
         command
             .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
             .args(["-c", "fastimport.unpackLimit=0", "-c", "gc.auto=0"])
-            .args(["-c", "core.quotePath=false"])
+            .args(["-c", "core.quotePath=false", "-c", "core.compression=1"])
             .args(words)
             .current_dir(&self.directory)
             .env_clear()

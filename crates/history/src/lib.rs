@@ -42,6 +42,7 @@
 mod capture;
 mod checkpoint;
 mod commit;
+mod contents;
 mod directory;
 mod error;
 mod file;
@@ -70,6 +71,7 @@ pub use error::HistoryError;
 pub use git::Store;
 pub use history::History;
 pub use path::{Path, is_selected};
+pub use range::call_named;
 pub use reader::{ChangeKind, ChangedFile};
 pub use report::{Selection, UndoAction, UndoLine, UndoReport, UndoRequest};
 pub use scope::Uncovered;

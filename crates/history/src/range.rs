@@ -36,9 +36,9 @@ impl<'a> Range<'a> {
                 Selection::Call(id) => {
                     format!("call '{}' has changed no covered file", shown(id.as_bytes()))
                 }
-                Selection::Turn => {
-                    "no turn of the agent is known that changed a covered file".to_owned()
-                }
+                Selection::Turn => "no turn of the agent is known that changed a covered file\n\
+                     hint: --session puts back all that the session has changed"
+                    .to_owned(),
                 Selection::Session => "the session has changed no covered file".to_owned(),
             })
         })
@@ -60,13 +60,20 @@ impl<'a> Range<'a> {
 /// Returns a selection whose call has its whole id; the beginning may be given. Errors: several calls begin so.
 pub(crate) fn whole(all: &[Checkpoint], selection: &Selection) -> Result<Selection, HistoryError> {
     let Selection::Call(start) = selection else { return Ok(selection.clone()) };
-    let calls = all.iter().flat_map(|checkpoint| &checkpoint.note.calls);
+    Ok(call_named(all, start)?.map_or_else(|| selection.clone(), Selection::Call))
+}
+
+/// Returns the id of the call that begins so; `None` if there is none. Errors: several calls begin so.
+pub fn call_named<'a>(
+    checkpoints: impl IntoIterator<Item = &'a Checkpoint>,
+    start: &str,
+) -> Result<Option<String>, HistoryError> {
+    let calls = checkpoints.into_iter().flat_map(|checkpoint| &checkpoint.note.calls);
     let ids: BTreeSet<&str> =
-        calls.map(|call| call.id.as_str()).filter(|id| id.starts_with(start.as_str())).collect();
+        calls.map(|call| call.id.as_str()).filter(|id| id.starts_with(start)).collect();
     match (ids.len(), ids.first()) {
-        (1, Some(id)) => Ok(Selection::Call((*id).to_owned())),
-        (0, _) => Ok(selection.clone()),
-        _ if ids.contains(start.as_str()) => Ok(selection.clone()),
+        (0 | 1, id) => Ok(id.map(|id| (*id).to_owned())),
+        _ if ids.contains(start) => Ok(Some(start.to_owned())),
         _ => {
             let start = shown(start.as_bytes());
             Err(HistoryError::Unknown(format!("more than one call begins with '{start}'")))

@@ -175,7 +175,7 @@ pub struct ChangedFile {
 fn changed_files(text: &str) -> Result<Vec<ChangedFile>, HistoryError> {
     let damaged = || HistoryError::Damaged("a change cannot be read");
     let mut kinds: BTreeMap<&str, ChangeKind> = BTreeMap::new();
-    let mut files = Vec::new();
+    let (mut files, mut lost) = (Vec::new(), Vec::new());
     for line in text.lines().filter(|line| !line.is_empty()) {
         if line.starts_with(':') {
             let (meta, name) = line.split_once('\t').ok_or_else(damaged)?;
@@ -192,12 +192,19 @@ fn changed_files(text: &str) -> Result<Vec<ChangedFile>, HistoryError> {
         let mut fields = line.splitn(3, '\t');
         let (added, removed) = (fields.next(), fields.next());
         let name = fields.next().ok_or_else(damaged)?;
-        let Name::Object(path) = Name::decode(name).ok_or_else(damaged)? else { continue };
         let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
         let kind = kinds.get(name).copied().unwrap_or(ChangeKind::Modified);
         let lines = number(added).zip(number(removed));
-        files.push(ChangedFile { path: path.into(), kind, lines });
+        match (Name::decode(name).ok_or_else(damaged)?, kind) {
+            (Name::Object(path), _) => files.push(ChangedFile { path: path.into(), kind, lines }),
+            (Name::Uncovered(path), ChangeKind::Deleted) => lost.push(Path::from(path)),
+            _ => {}
+        }
     }
+    // One that is covered from now on is there.
+    lost.retain(|path| files.iter().all(|file| file.path != *path));
+    let lost = lost.into_iter();
+    files.extend(lost.map(|path| ChangedFile { path, kind: ChangeKind::Lost, lines: None }));
     Ok(files)
 }
 
@@ -246,6 +253,8 @@ pub enum ChangeKind {
     Modified,
     /// It was deleted.
     Deleted,
+    /// It was deleted, and its content was not covered: no undo brings it back.
+    Lost,
 }
 
 fn parse_line(line: &str) -> Option<(&str, BlobId, Name)> {

@@ -3,10 +3,10 @@
 //! Every path is resolved beneath the workspace, and no link is followed. An object is exchanged for the new one and
 //! compared then: what another process writes meanwhile is found, put back and kept.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -18,12 +18,13 @@ use nix::fcntl::{OFlag, RenameFlags, renameat2};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
+use crate::contents::Contents;
 use crate::error::HistoryError;
 use crate::file;
 use crate::git::Store;
 use crate::path::as_path;
 use crate::path::{Path, join, parent};
-use crate::scope::MAX_FILE;
+use crate::scope::{MAX_FILE, Uncovered};
 use crate::undo::{Kept, Plan, Step, Target};
 use crate::version::{BlobId, Version};
 
@@ -46,7 +47,7 @@ impl Done {
 pub(crate) struct Restore<'a> {
     store: &'a Store,
     tree: &'a Tree,
-    contents: BTreeMap<BlobId, Vec<u8>>,
+    contents: Contents,
     done: Done,
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct Restore<'a> {
 const CONFLICT: &str = ".undo-conflict";
 
 impl<'a> Restore<'a> {
-    /// Reads the contents that the plan needs.
+    /// Errors: a content that the plan needs is missing.
     pub(crate) fn new(store: &'a Store, tree: &'a Tree, plan: &Plan) -> Result<Self, HistoryError> {
         let mut ids = BTreeSet::new();
         for step in &plan.steps {
@@ -66,7 +67,7 @@ impl<'a> Restore<'a> {
                 }
             }
         }
-        let contents = store.contents(&ids)?;
+        let contents = Contents::open(store, &ids)?;
         let done = Done { kept: plan.kept.clone(), ..Done::default() };
         Ok(Restore { store, tree, contents, done })
     }
@@ -93,7 +94,7 @@ impl<'a> Restore<'a> {
                     Ok(()) => {}
                     Err(_) => {
                         failed.insert(&step.path);
-                        let why = if directories { Kept::Newer } else { Kept::Failed };
+                        let why = if directories { Kept::NotEmpty } else { Kept::Failed };
                         self.done.kept.push((step.path.clone(), why));
                     }
                 }
@@ -163,13 +164,12 @@ impl<'a> Restore<'a> {
                 {
                     self.set_file_mode(step, mode)?;
                 } else {
-                    let bytes = self.contents.get(&content).cloned().ok_or_else(changed)?;
-                    self.place_file(&step.path, now, &bytes, mode)?;
+                    self.place_file(&step.path, now, Source::Stored(content), mode)?;
                 }
                 self.done.restored.push(step.path.clone());
             }
             Target::Version(Some(Version::Link { content })) => {
-                let target = self.contents.get(&content).cloned().ok_or_else(changed)?;
+                let target = self.contents.read(content, MAX_TARGET)?.ok_or_else(changed)?;
                 let (directory, name) = self.tree.open_parent(as_path(&step.path))?;
                 let aside = aside();
                 symlinkat(OsStr::from_bytes(&target), &directory, aside.as_os_str())?;
@@ -194,16 +194,18 @@ impl<'a> Restore<'a> {
         mode: u16,
     ) -> io::Result<()> {
         let Some(Version::File { content: now, .. }) = step.now else { return Err(changed()) };
-        let content = |id| self.contents.get(&id).map(Vec::as_slice).ok_or_else(changed);
-        let merged = merge_texts(self.store, content(base)?, content(now)?, content(before)?)?;
-        match merged {
+        let mut texts = Vec::new();
+        for id in [now, base, before] {
+            texts.extend(self.contents.read(id, MAX_MERGED)?);
+        }
+        match merge_texts(self.store, &texts)? {
             Merged::Clean(bytes) => {
-                self.place_file(&step.path, step.now, &bytes, mode)?;
+                self.place_file(&step.path, step.now, Source::New(&bytes), mode)?;
                 self.done.merged.push(step.path.clone());
             }
             Merged::Conflicts(bytes) => {
                 let beside = [&step.path[..], CONFLICT.as_bytes()].concat();
-                self.place_file(&beside, None, &bytes, mode & 0o666)?;
+                self.place_file(&beside, None, Source::New(&bytes), mode & 0o666)?;
                 self.done.kept.push((step.path.clone(), Kept::Conflict));
             }
             Merged::Impossible => self.done.kept.push((step.path.clone(), Kept::Newer)),
@@ -225,18 +227,21 @@ impl<'a> Restore<'a> {
 
     /// Puts a file in the place of `now`.
     fn place_file(
-        &self,
+        &mut self,
         path: &[u8],
         now: Option<Version>,
-        bytes: &[u8],
+        source: Source<'_>,
         mode: u16,
     ) -> io::Result<()> {
         let (directory, name) = self.tree.open_parent(as_path(path))?;
         let aside = aside();
         let at = descriptor(&directory).join(&aside);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&at)?;
-        let written = file
-            .write_all(bytes)
+        let written = match source {
+            Source::New(bytes) => file.write_all(bytes),
+            Source::Stored(id) => self.contents.copy(id, &mut file),
+        };
+        let written = written
             .and_then(|()| file.set_permissions(Permissions::from_mode(mode.into())))
             .and_then(|()| self.exchange(path, (&directory, &name, &aside), now));
         if written.is_err() {
@@ -283,12 +288,21 @@ pub(crate) fn version(tree: &Tree, path: &[u8]) -> Option<Version> {
         Object::Directory(metadata) => Some(Version::Directory { mode: file::mode(&metadata) }),
         Object::File(metadata) => {
             let (opened, _) = tree.open_file(as_path(path)).ok()?;
-            let mut content = Vec::new();
-            opened.take(MAX_FILE + 1).read_to_end(&mut content).ok()?;
-            Some(Version::File { content: BlobId::of(&content), mode: file::mode(&metadata) })
+            let length = opened.metadata().ok()?.len();
+            if length > MAX_FILE {
+                return Some(Version::Uncovered(Uncovered::Large));
+            }
+            let content = BlobId::of_file(&opened, length).ok()?;
+            Some(Version::File { content, mode: file::mode(&metadata) })
         }
         Object::Missing | Object::Behind | Object::Other => None,
     }
+}
+
+/// The content of a new file.
+enum Source<'a> {
+    New(&'a [u8]),
+    Stored(BlobId),
 }
 
 enum Merged {
@@ -300,13 +314,13 @@ enum Merged {
 }
 
 /// Bytes of a text that is merged. The time for larger ones is not bounded.
-const MAX_MERGED: usize = 512 << 10;
+const MAX_MERGED: u64 = 512 << 10;
+/// Bytes of a link's target; the kernel's limit.
+const MAX_TARGET: u64 = 4096;
 
-/// Merges two changes by git, in the store.
-fn merge_texts(store: &Store, base: &[u8], now: &[u8], before: &[u8]) -> io::Result<Merged> {
-    if [base, now, before].iter().any(|content| content.len() > MAX_MERGED) {
-        return Ok(Merged::Impossible);
-    }
+/// Merges two changes by git, in the store. `texts` are those now, after and before the call, without what is too large.
+fn merge_texts(store: &Store, texts: &[Vec<u8>]) -> io::Result<Merged> {
+    let [now, base, before] = texts else { return Ok(Merged::Impossible) };
     let scratch = tempfile::Builder::new().prefix("merge-").tempdir_in(store.directory())?;
     let path = |name: &str| scratch.path().join(name);
     for (name, content) in [("now", now), ("base", base), ("before", before)] {

@@ -7,7 +7,7 @@ use crate::path::name;
 /// Why an object is not covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Uncovered {
-    /// It is larger than 8 MiB, or if git ignores it, than 1 MiB.
+    /// It is larger than 64 MiB, or if git ignores it, than 1 MiB.
     Large,
     /// Its name is that of a secret.
     Secret,
@@ -65,8 +65,8 @@ impl Uncovered {
     }
 }
 
-/// Bytes; a larger file is not covered, as the content is in memory while it is stored.
-pub(crate) const MAX_FILE: u64 = 8 << 20;
+/// Bytes; a larger file is not covered: each version of it is stored whole.
+pub(crate) const MAX_FILE: u64 = 64 << 20;
 /// The same, for an ignored file.
 pub(crate) const MAX_IGNORED_FILE: u64 = 1 << 20;
 /// Objects; an ignored directory with more is not covered.

@@ -36,6 +36,8 @@ pub(crate) enum Target {
 pub(crate) enum Kept {
     /// It was changed again later.
     Newer,
+    /// A directory in which something stays.
+    NotEmpty,
     /// It was created while no call ran.
     NotByCall,
     /// It is, or lies in, an object that was not covered.
@@ -51,6 +53,7 @@ impl Kept {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Kept::Newer => "it was changed again later",
+            Kept::NotEmpty => "it is not empty",
             Kept::NotByCall => "no call created it",
             Kept::Uncovered(why) => why.reason(),
             Kept::Conflict => "later changes are in the same lines",

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -34,6 +37,8 @@ pub(crate) enum Version {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BlobId([u8; 32]);
 
+/// Bytes that are read at once of a large content.
+pub(crate) const PART: usize = 128 << 10;
 /// The bits of permissions that are kept.
 pub(crate) const PERMISSIONS: u32 = 0o777;
 
@@ -58,12 +63,48 @@ impl Version {
     }
 }
 
+/// Computes the id of a content that comes in parts.
+pub(crate) struct BlobHasher(Sha256);
+
+impl BlobHasher {
+    /// `length` is that of all parts.
+    pub(crate) fn new(length: u64) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(format!("blob {length}\0"));
+        BlobHasher(hasher)
+    }
+
+    pub(crate) fn update(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    pub(crate) fn finish(self) -> BlobId {
+        BlobId(self.0.finalize().into())
+    }
+}
+
 impl BlobId {
     pub(crate) fn of(content: &[u8]) -> Self {
-        let mut hasher = Sha256::new();
-        hasher.update(format!("blob {}\0", content.len()));
+        let mut hasher = BlobHasher::new(content.len() as u64);
         hasher.update(content);
-        BlobId(hasher.finalize().into())
+        hasher.finish()
+    }
+
+    /// Reads a file of this length from its start. Errors: it is shorter, or cannot be read.
+    pub(crate) fn of_file(file: &File, length: u64) -> io::Result<Self> {
+        let mut hasher = BlobHasher::new(length);
+        let mut part = vec![0; PART];
+        let mut at = 0;
+        while at < length {
+            let room = usize::try_from(length - at).unwrap_or(PART).min(PART);
+            let read = file.read_at(part.get_mut(..room).unwrap_or_default(), at)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            hasher.update(part.get(..read).unwrap_or_default());
+            at += read as u64;
+        }
+        Ok(hasher.finish())
     }
 
     pub(crate) fn parse(hex: &str) -> Option<Self> {

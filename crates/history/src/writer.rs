@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::process::{Child, ChildStdout, Stdio};
 
 use nix::errno::Errno;
@@ -11,9 +12,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::checkpoint::{Note, reference};
 use crate::error::HistoryError;
+use crate::file::Content;
 use crate::git::{Store, last_line};
 use crate::names::Name;
-use crate::version::Version;
+use crate::version::{BlobHasher, BlobId, PART, Version};
 
 /// The process, and the commit that is being written.
 #[derive(Debug)]
@@ -63,6 +65,9 @@ fn wait(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<()> {
     }
 }
 
+/// git streams larger contents, too.
+const LARGE: &str = "core.bigFileThreshold=1m";
+
 /// The size of git's input pipe: a small checkpoint never waits for git.
 const PIPE: i32 = 1 << 20;
 
@@ -74,7 +79,8 @@ impl Writer {
         parent: Option<String>,
     ) -> Result<Self, HistoryError> {
         let system = |source| HistoryError::System { action: "start git", source };
-        let mut command = store.command(["fast-import", "--quiet", "--date-format=raw"]);
+        let mut command =
+            store.command(["-c", LARGE, "fast-import", "--quiet", "--date-format=raw"]);
         let mut child = command.stdin(Stdio::piped()).spawn().map_err(system)?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(HistoryError::Ended);
@@ -109,14 +115,16 @@ impl Writer {
         }
     }
 
-    /// Writes the change of one object; `None` stands for no object. `content` is missing if the store has it.
+    /// Writes the change of one object; `None` stands for no object. `content` is missing if the store has it. Returns
+    /// the id of a large content as it was stored, which is another one if its file was written meanwhile.
     pub(crate) fn change(
         &mut self,
         path: &[u8],
         before: Option<Version>,
         after: Option<Version>,
-        content: Option<&[u8]>,
-    ) -> Result<(), HistoryError> {
+        content: Option<&Content>,
+    ) -> Result<Option<BlobId>, HistoryError> {
+        let mut stored = None;
         let (old, new) = (names(path, before), names(path, after));
         for name in old.iter().filter(|name| !new.contains(name)) {
             self.write(format!("D {}\n", name.encode()).as_bytes())?;
@@ -140,8 +148,11 @@ impl Writer {
                 (Name::Object(_), Some(id), None) => {
                     self.write(format!("M {git_mode} {id} {name_text}\n").as_bytes())?;
                 }
-                (Name::Object(_), _, Some(content)) => {
+                (Name::Object(_), _, Some(Content::Small(content))) => {
                     self.inline(git_mode, &name_text, content)?;
+                }
+                (Name::Object(_), _, Some(Content::Large { file, length })) => {
+                    stored = Some(self.inline_file(git_mode, &name_text, file, *length)?);
                 }
                 _ => {
                     let text = after.as_ref().and_then(own).unwrap_or_default();
@@ -149,7 +160,7 @@ impl Writer {
                 }
             }
         }
-        Ok(())
+        Ok(stored)
     }
 
     /// Ends the commit.
@@ -200,6 +211,36 @@ impl Writer {
         self.write(format!("M {git_mode} inline {name}\ndata {}\n", content.len()).as_bytes())?;
         self.write(content)?;
         self.write(b"\n")
+    }
+
+    /// Zeros stand for what is missing of the length by now.
+    fn inline_file(
+        &mut self,
+        git_mode: &str,
+        name: &str,
+        file: &File,
+        length: u64,
+    ) -> Result<BlobId, HistoryError> {
+        self.write(format!("M {git_mode} inline {name}\ndata {length}\n").as_bytes())?;
+        let mut hasher = BlobHasher::new(length);
+        let mut part = vec![0; PART];
+        let mut at = 0;
+        while at < length {
+            let room = usize::try_from(length - at).unwrap_or(PART).min(PART);
+            let part = part.get_mut(..room).unwrap_or_default();
+            let part = match file.read_at(part, at) {
+                Ok(read @ 1..) => part.get(..read).unwrap_or_default(),
+                _ => {
+                    part.fill(0);
+                    part
+                }
+            };
+            hasher.update(part);
+            self.write(part)?;
+            at += part.len() as u64;
+        }
+        self.write(b"\n")?;
+        Ok(hasher.finish())
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), HistoryError> {

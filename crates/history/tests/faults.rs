@@ -117,6 +117,18 @@ fn a_write_through_another_hard_link_is_found_at_the_end_of_a_turn() {
 }
 
 #[test]
+fn a_large_file_goes_back_byte_for_byte() {
+    let large = |seed: u8| (0..20 << 20).map(|at: u32| seed ^ (at >> 7) as u8).collect::<Vec<_>>();
+    let session = Session::start(|root| fs::write(root.join("data"), large(1)).unwrap());
+    session.call("changed", || fs::write(session.path("data"), large(2)).unwrap());
+    session.call("gone", || fs::remove_file(session.path("data")).unwrap());
+    session.undo(Selection::Call("gone".to_owned()));
+    assert!(fs::read(session.path("data")).unwrap() == large(2));
+    session.undo(Selection::Call("changed".to_owned()));
+    assert!(fs::read(session.path("data")).unwrap() == large(1));
+}
+
+#[test]
 fn odd_objects_are_named_and_never_taken_for_created() {
     let session = Session::start(|root| {
         nix::unistd::mkfifo(&root.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
