@@ -1,14 +1,19 @@
 //! Random scripts of calls, and undo of any of them (`spec/history.md#undo`).
 //!
-//! `ROUNDS` sets how many undos are tried, `SEED` the first seed; both are printed. The expectation knows nothing of
+//! `AIFO_TEST_ROUNDS` sets how many undos are tried, `AIFO_TEST_SEED` the first seed; both are printed. The expectation knows nothing of
 //! the crate: it compares the whole workspace before and after a call, before and after the undo.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use aifo_history::{Call, History, HistoryConfig, Selection, Store, UndoReport, UndoRequest};
 
@@ -18,6 +23,8 @@ enum Entry {
     File(Vec<u8>, u32),
     Link(PathBuf),
     Directory(u32),
+    /// The repository directory of a repository below the workspace's, which is not covered.
+    Nested,
 }
 
 type Snapshot = BTreeMap<PathBuf, Entry>;
@@ -33,7 +40,8 @@ fn snapshot(root: &Path) -> Snapshot {
             let mode = metadata.permissions().mode() & 0o777;
             let is_git = entry.file_name() == ".git";
             let value = match () {
-                () if is_git => continue,
+                () if path == Path::new(".git") || is_background(&path) => continue,
+                () if is_git => Entry::Nested,
                 () if metadata.is_symlink() => Entry::Link(fs::read_link(entry.path()).unwrap()),
                 () if metadata.is_dir() => {
                     pending.push(path.clone());
@@ -129,9 +137,9 @@ impl Script {
     fn change(&mut self, with_git: bool) {
         let root = self.root.clone();
         let files = self.entries(|entry| matches!(entry, Entry::File(..)));
-        let any = self.entries(|_| true);
+        let any = self.entries(|entry| *entry != Entry::Nested);
         let new = self.new_path();
-        let what = self.random.below(if with_git { 17 } else { 11 });
+        let what = self.random.below(if with_git { 21 } else { 12 });
         let file = self.random.pick(&files).cloned();
         let other = self.random.pick(&any).cloned();
         self.say(format!("  change {what} file {file:?} any {other:?} new {new:?}"));
@@ -191,11 +199,23 @@ impl Script {
                     }
                 }
             }
-            11 => drop(git(&root, "add -A .")),
-            12 => drop(git(&root, &format!("commit -q --allow-empty -m m{}", self.serial))),
-            13 => drop(git(&root, "reset -q --hard HEAD~1")),
-            14 => drop(git(&root, "clean -ffdxq")),
-            15 => drop(git(&root, "stash -q -u")),
+            11 => {
+                let nested = root.join(&new);
+                if nested.symlink_metadata().is_err() && fs::create_dir(&nested).is_ok() {
+                    git(&nested, "init -q");
+                    fs::write(nested.join("inner"), self.line()).unwrap();
+                    git(&nested, "add .");
+                    git(&nested, "commit -q -m inner");
+                }
+            }
+            12 => drop(git(&root, "add -A .")),
+            13 => drop(git(&root, &format!("commit -q --allow-empty -m m{}", self.serial))),
+            14 => drop(git(&root, "reset -q --hard HEAD~1")),
+            15 => drop(git(&root, "clean -ffdxq")),
+            16 => drop(git(&root, "stash -q -u")),
+            17 => drop(git(&root, "rebase -q --onto HEAD~2 HEAD~1")),
+            18 => drop(git(&root, "rebase --abort")),
+            19 => drop(git(&root, "stash drop -q")),
             _ => drop(git(&root, &format!("checkout -q -B b{}", self.serial % 4))),
         }
     }
@@ -243,8 +263,11 @@ impl Session {
     }
 
     fn undo(&self, id: &str) -> Result<UndoReport, String> {
+        self.undo_of(Selection::Call(id.to_owned()))
+    }
+
+    fn undo_of(&self, selection: Selection) -> Result<UndoReport, String> {
         let (sender, receiver) = channel();
-        let selection = Selection::Call(id.to_owned());
         let request = UndoRequest { selection, paths: Vec::new(), apply: true };
         self.history.undo(request, move |answer| sender.send(answer).unwrap());
         receiver.recv().unwrap().map_err(|error| error.to_string())
@@ -256,7 +279,7 @@ fn every_undo_restores_what_nothing_newer_changed() {
     let number = |name: &str, default| {
         std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
     };
-    let (rounds, seed) = (number("ROUNDS", 40), number("SEED", 1));
+    let (rounds, seed) = (number("AIFO_TEST_ROUNDS", 40), number("AIFO_TEST_SEED", 1));
     println!("{rounds} rounds from seed {seed}");
     let mut done = 0;
     let mut at = seed;
@@ -265,6 +288,56 @@ fn every_undo_restores_what_nothing_newer_changed() {
         at += 1;
     }
     println!("{done} rounds, seeds {seed} to {}", at - 1);
+}
+
+/// A file to which a process of nobody appends lines with numbers, all the time.
+const BACKGROUND: &str = "background.log";
+
+fn is_background(path: &Path) -> bool {
+    path.to_string_lossy().starts_with(BACKGROUND)
+}
+
+/// Appends until it is dropped.
+struct Background {
+    written: Arc<AtomicU64>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    fn start(root: &Path) -> Self {
+        let (written, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (number, over, path) = (written.clone(), ends.clone(), root.join(BACKGROUND));
+        let thread = std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                let next = number.load(Ordering::Relaxed) + 1;
+                // An undo can exchange the file: then the line is in the old one, which the undo finds.
+                let mut file = fs::File::options().append(true).create(true).open(&path).unwrap();
+                writeln!(file, "background {next}").unwrap();
+                number.store(next, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_micros(700));
+            }
+        });
+        Background { written, ends, thread: Some(thread) }
+    }
+
+    fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Returns a line after this one that is neither in the file nor beside it.
+    fn lost(&self, root: &Path, after: u64, until: u64) -> Option<u64> {
+        let text = fs::read_to_string(root.join(BACKGROUND)).unwrap_or_default();
+        let lines: std::collections::HashSet<&str> = text.lines().collect();
+        (after + 1..=until).find(|number| !lines.contains(format!("background {number}").as_str()))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
 }
 
 /// Undos of one session.
@@ -289,19 +362,143 @@ fn script(seed: u64, most: u64) -> u64 {
     git(&root, "commit -q -m first");
     let mut session = Session::start(&root, &scratch.path().join("store"));
     session.settle();
+    // git would remove its file.
+    let background = (script.random.below(4) == 0).then(|| Background::start(&root));
     let rounds = PER_SESSION.min(most);
     for round in 0..rounds {
         script.say(format!("round {round}"));
-        let with_git = script.random.below(3) == 0;
-        one_round(&mut script, &mut session, with_git, seed);
+        let with_git = background.is_none() && script.random.below(3) == 0;
+        match script.random.below(4) {
+            0 => overlapping(&mut script, &mut session, with_git, seed),
+            1 if background.is_none() => turn(&mut script, &mut session, with_git, seed),
+            2 if background.is_none() => all_of(&mut script, &mut session, with_git, seed),
+            _ => one_round(&mut script, &mut session, with_git, background.as_ref(), seed),
+        }
     }
+    drop(background);
     session.history.close();
     assert_eq!(snapshot(&outside), untouched, "seed {seed}");
     rounds
 }
 
-fn one_round(script: &mut Script, session: &mut Session, with_git: bool, seed: u64) {
+/// Two calls, of which the second begins before the first ends; one is undone.
+fn overlapping(script: &mut Script, session: &mut Session, with_git: bool, seed: u64) {
     let root = script.root.clone();
+    let changes = |script: &mut Script| {
+        for _ in 0..=script.random.below(3) {
+            script.change(with_git);
+        }
+    };
+    let starts = [snapshot(&root)];
+    let first = session.begin();
+    changes(script);
+    session.settle();
+    let [first_before] = starts;
+    let second_before = snapshot(&root);
+    let second = session.begin();
+    changes(script);
+    session.end(&first);
+    session.settle();
+    let first_after = snapshot(&root);
+    changes(script);
+    session.end(&second);
+    session.settle();
+    let second_after = snapshot(&root);
+    let (id, before, after) = match script.random.below(2) {
+        0 => (first, first_before, first_after),
+        _ => (second, second_before, second_after),
+    };
+    let current = snapshot(&root);
+    script.say(format!(" undo {id}, which overlaps another"));
+    let report = session.undo(&id);
+    let result = snapshot(&root);
+    if report.is_ok() {
+        check(&before, &after, &current, &result).unwrap_or_else(|why| {
+            panic!("seed {seed}: {why}\n{}\n{report:#?}", script.log.join("\n"))
+        });
+    } else {
+        assert_eq!(current, result, "seed {seed}: {report:?}");
+    }
+}
+
+/// A turn with calls and edits of the agent, and its undo.
+fn turn(script: &mut Script, session: &mut Session, with_git: bool, seed: u64) {
+    let root = script.root.clone();
+    session.settle();
+    session.history.turn_started();
+    session.settle();
+    let before = snapshot(&root);
+    for _ in 0..=script.random.below(3) {
+        let id = session.begin();
+        for _ in 0..=script.random.below(4) {
+            script.change(with_git);
+        }
+        session.end(&id);
+        session.settle();
+        script.change(false);
+    }
+    session.history.turn_ended();
+    session.settle();
+    let after = snapshot(&root);
+    if before == after {
+        return;
+    }
+    for _ in 0..script.random.below(3) {
+        script.change(false);
+    }
+    session.settle();
+    let current = snapshot(&root);
+    script.say(" undo of the turn".to_owned());
+    let report = session.undo_of(Selection::Turn);
+    let mut result = snapshot(&root);
+    // Files that no call has created stay.
+    let created =
+        |path: &PathBuf| !before.contains_key(path) && current.get(path) == after.get(path);
+    let stays: Vec<_> = current.iter().filter(|(path, _)| created(path)).collect();
+    for (path, entry) in stays {
+        if result.get(path) == Some(entry) {
+            result.remove(path);
+        }
+    }
+    if report.is_ok() {
+        check(&before, &after, &current, &result).unwrap_or_else(|why| {
+            panic!("seed {seed}: {why}\n{}\n{report:#?}", script.log.join("\n"))
+        });
+    }
+}
+
+/// Calls that follow each other, and the undo of all, from the last to the first.
+fn all_of(script: &mut Script, session: &mut Session, with_git: bool, seed: u64) {
+    let root = script.root.clone();
+    session.settle();
+    let (before, repository_before) = (snapshot(&root), repository(&root));
+    let mut ids = Vec::new();
+    for _ in 0..=script.random.below(3) {
+        ids.push(session.begin());
+        for _ in 0..=script.random.below(5) {
+            script.change(with_git);
+        }
+        session.end(&ids[ids.len() - 1]);
+        session.settle();
+    }
+    script.say(format!(" undo of all: {ids:?}"));
+    let after = snapshot(&root);
+    let reports: Vec<_> = ids.iter().rev().map(|id| session.undo(id)).collect();
+    let context = || format!("seed {seed}\n{}\n{reports:#?}", script.log.join("\n"));
+    check(&before, &after, &after, &snapshot(&root))
+        .unwrap_or_else(|why| panic!("{why}\n{}", context()));
+    assert_eq!(repository(&root), repository_before, "{}", context());
+}
+
+fn one_round(
+    script: &mut Script,
+    session: &mut Session,
+    with_git: bool,
+    background: Option<&Background>,
+    seed: u64,
+) {
+    let root = script.root.clone();
+    let written = || background.map_or(0, Background::written);
     // Some calls before, of which one is undone.
     let mut calls = Vec::new();
     for _ in 0..=script.random.below(3) {
@@ -313,7 +510,8 @@ fn one_round(script: &mut Script, session: &mut Session, with_git: bool, seed: u
         }
         session.end(&id);
         session.settle();
-        calls.push((id, before, snapshot(&root), repository_before, repository(&root)));
+        let after = (snapshot(&root), repository(&root), written());
+        calls.push((id, before, repository_before, after));
         if script.random.below(2) == 0 {
             script.say(" user".to_owned());
             for _ in 0..script.random.below(3) {
@@ -322,14 +520,19 @@ fn one_round(script: &mut Script, session: &mut Session, with_git: bool, seed: u
             session.settle();
         }
     }
-    let (id, before, after, repository_before, repository_after) =
+    let (id, before, repository_before, (after, repository_after, written_after)) =
         script.random.pick(&calls).unwrap().clone();
+    let written_before_undo = written();
     let (current, repository_current) = (snapshot(&root), repository(&root));
     script.say(format!(" undo {id}"));
     let report = session.undo(&id);
     let result = snapshot(&root);
     let said = script.log.join("\n");
     let context = || format!("seed {seed}, undo of {id}\n{said}\n{report:#?}");
+    if let Some(background) = background {
+        let lost = background.lost(&root, written_after, written_before_undo);
+        assert_eq!(lost, None, "{}", context());
+    }
     let Ok(report) = &report else {
         assert_eq!((&before, &result), (&after, &current), "{}", context());
         return;
@@ -343,8 +546,17 @@ fn one_round(script: &mut Script, session: &mut Session, with_git: bool, seed: u
         script.say(format!(" undo {undo}"));
         let again = session.undo(undo);
         let back = snapshot(&root);
-        if current != result {
-            assert_eq!(back, current, "undo of the undo {again:#?}\n{}", context());
+        if current != result && background.is_none() {
+            let covered = |mut tree: Snapshot| {
+                tree.retain(|_, entry| *entry != Entry::Nested);
+                tree
+            };
+            assert_eq!(
+                covered(back),
+                covered(current),
+                "undo of the undo {again:#?}\n{}",
+                context()
+            );
         }
         assert_eq!(
             repository(&root),
@@ -371,7 +583,8 @@ fn check(
                 "{what} at {path:?}\nbefore {b:?}\nafter {a:?}\ncurrent {c:?}\nresult {r:?}"
             ))
         };
-        if path.to_string_lossy().ends_with(".undo-conflict") && c.is_none() {
+        let is_nested = [b, a, c, r].contains(&Some(&Entry::Nested));
+        if is_nested || (path.to_string_lossy().ends_with(".undo-conflict") && c.is_none()) {
             continue;
         }
         if a == b || c == b {
