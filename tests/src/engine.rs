@@ -171,7 +171,8 @@ impl Engine {
     }
 
     /// An image with a unique name.
-    fn new_image(&self) -> Image {
+    /// A name for an image of one test.
+    pub fn new_image(&self) -> Image {
         Image { engine: self.clone(), name: format!("aifo-test-own-{}:latest", fresh_id()) }
     }
 }

@@ -201,30 +201,6 @@ fn caches_are_listed_by_their_projects_and_cleared_by_project() {
     assert_eq!(fs::read_dir(own.join("projects")).unwrap().count(), 0);
 }
 
-/// The caches that all projects shared in earlier versions.
-#[test]
-fn cleanup_names_caches_that_are_no_longer_used_once() {
-    let Some(projects) = Projects::new() else { return };
-    let shared = projects.0.scratch().join("home/.cache/aifo/npm");
-    let printed = "aifo-coder: sessions no longer use these shared caches: ";
-    let cleanup = |args: &[&str]| {
-        let outcome = Outcome::of(projects.0.coder().arg("cleanup").args(args));
-        outcome.exited(0).stderr.contains(printed)
-    };
-    assert!(!cleanup(&[]), "there are none");
-    fs::create_dir_all(&shared).unwrap();
-    projects.share("user");
-    assert!(!cleanup(&[]), "they are used");
-    projects.share("project");
-    assert!(cleanup(&["--dry-run"]));
-    let outcome = Outcome::of(projects.0.coder().arg("cleanup"));
-    let line = format!("{printed}{} (local)\n", shared.display());
-    let hint = "hint: remove them with: aifo-coder cache clear --user\n";
-    assert!(outcome.exited(0).stderr.ends_with(&(line + hint)), "{outcome:?}");
-    assert!(!cleanup(&[]), "once");
-    assert!(shared.is_dir(), "and leaves them");
-}
-
 #[test]
 fn caches_are_listed_and_cleared_by_kind() {
     let setup = SessionSetup::new();

@@ -6,7 +6,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use aifo_tests::{Outcome, Running, SessionSetup, Signal, binaries, eventually, write_executable};
+use aifo_tests::{
+    Engine, Outcome, Running, Scratch, SessionSetup, Signal, binaries, eventually, write_executable,
+};
 
 const BASE: &str = "aifo-test-base:latest";
 
@@ -32,13 +34,18 @@ fn held(id: &str) -> (Vec<String>, Vec<String>) {
 
 /// A setup that finds only this engine: another engine's leftovers must not be removed.
 fn setup() -> SessionSetup {
+    setup_after("")
+}
+
+/// The same, with lines of a shell before the engine starts.
+fn setup_after(lines: &str) -> SessionSetup {
     let path = env::var("PATH").expect("there is a PATH");
     let output = Command::new("which").arg(engine()).output().expect("the engine is installed");
     let program = String::from_utf8(output.stdout).expect("its path is text");
     // Podman's configuration instead of the machine's.
     let settings = env::var("CONTAINERS_CONF").map(|file| format!("CONTAINERS_CONF='{file}' "));
     let settings = settings.unwrap_or_default();
-    let script = format!("{settings}PATH='{path}' exec {} \"$@\"", program.trim_end());
+    let script = format!("{lines}{settings}PATH='{path}' exec {} \"$@\"", program.trim_end());
     SessionSetup::new().script(&engine(), &script)
 }
 
@@ -88,6 +95,39 @@ fn dirs(setup: &SessionSetup, id: &str) -> Vec<PathBuf> {
 fn check_nothing_left(setup: &SessionSetup, id: &str) {
     assert_eq!(held(id), (Vec::new(), Vec::new()));
     assert_eq!(dirs(setup, id), Vec::<PathBuf>::new());
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn clean_removes_images_that_newer_ones_have_replaced() {
+    // The containers and networks of other tests are not to be removed.
+    let hidden = "case \"$*\" in *ancestor=*) ;; ps*|network*) exit 0 ;; esac\n";
+    let setup = setup_after(hidden);
+    let engine = Engine::of_run("clean_removes_images_that_newer_ones_have_replaced").unwrap();
+    let build = |text: &str, name: &str| {
+        let dir = Scratch::new();
+        let text = format!("FROM {BASE}\nLABEL dev.aifo.image=agent-none\nENV A={text}\n");
+        fs::write(dir.path().join("Dockerfile"), text).unwrap();
+        let mut build = engine.command(["build", "--quiet", "--tag", name]);
+        Outcome::of(build.arg(dir.path()).env("DOCKER_BUILDKIT", "0")).exited(0);
+        let id = printed(&["image", "inspect", "--format", "{{.Id}}", name]).remove(0);
+        id.trim_start_matches("sha256:").to_owned()
+    };
+    let name = engine.new_image();
+    let name = name.name();
+    let text = |number: u32| format!("{number}{}", std::process::id());
+    let used = build(&text(1), name);
+    let user = printed(&["create", &used, "true"]).remove(0);
+    let [unused, current] = [2, 3].map(|number| build(&text(number), name));
+    let listed = coder(&setup, &["clean", "--dry-run"]).exited(0).text();
+    assert!(listed.contains(&unused), "{listed}");
+    assert!(!listed.contains(&used) && !listed.contains(&current), "{listed}");
+    let removed = coder(&setup, &["clean"]).exited(0).text();
+    assert!(removed.contains(&unused) && !removed.contains(&used), "{removed}");
+    let listed = coder(&setup, &["clean", "--dry-run"]).exited(0).text();
+    assert!(!listed.contains(&unused), "{listed}");
+    printed(&["rm", &user]);
+    printed(&["rmi", &used]);
 }
 
 #[test]

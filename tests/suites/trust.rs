@@ -62,7 +62,7 @@ fn programs_of_the_workspace_are_never_started() {
         &["agents"],
         &["sessions"],
         &["cleanup", "--dry-run", "0123456789abcdef"],
-        &["cache", "list", "--sizes"],
+        &["cache", "list"],
     ];
     for path in paths {
         let path = format!("{}:{}", path.display(), tools.display());

@@ -1,16 +1,12 @@
 //! `aifo-coder cache`: lists and removes the caches that sidecars keep between sessions.
 
-use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
 use aifo_config::{Config, Source};
-use aifo_engine::Engine;
-use aifo_host::{CacheScope, state_directory};
-use aifo_launch::{Cache, caches};
+use aifo_launch::{Cache, cache_sizes, caches};
 use aifo_sidecar::{CacheOwner, ProjectKey};
 use aifo_terminal::{console, paint};
-use aifo_types::{Kind, escape_line};
+use aifo_types::Kind;
 use serde::Serialize;
 
 use crate::cli::{CacheClear, CacheCommand, is_gone};
@@ -19,34 +15,32 @@ use crate::removals::Removal;
 
 pub(crate) async fn run(command: &CacheCommand) -> anyhow::Result<ExitCode> {
     match command {
-        CacheCommand::List { kinds, sizes, json } => list(kinds, *sizes, *json).await,
+        CacheCommand::List { kinds, json } => list(kinds, *json).await,
         CacheCommand::Clear(flags) => clear(flags).await,
     }
 }
 
-async fn list(kinds: &[String], sizes: bool, json: bool) -> anyhow::Result<ExitCode> {
-    let mut rows = Vec::new();
-    for cache in found(kinds).await? {
-        let size = if sizes { cache.size().await } else { None };
-        rows.push(Row {
-            kind: cache.kind.to_string(),
-            backend: cache.backend(),
-            owner: match cache.owner {
-                CacheOwner::Project(_) => "project",
-                CacheOwner::User => "user",
-            },
-            project: cache.project().map(|root| root.display().to_string()),
-            name: cache.name(),
-            size,
-        });
-    }
+async fn list(kinds: &[String], json: bool) -> anyhow::Result<ExitCode> {
+    let caches = found(kinds).await?;
+    let sizes = cache_sizes(&caches).await;
+    let row = |(cache, size): (&Cache, _)| Row {
+        kind: cache.kind.to_string(),
+        backend: cache.backend(),
+        owner: match cache.owner {
+            CacheOwner::Project(_) => "project",
+            CacheOwner::User => "user",
+        },
+        project: cache.project().map(|root| root.display().to_string()),
+        name: cache.name(),
+        size,
+    };
+    let rows: Vec<Row> = caches.iter().zip(sizes).map(row).collect();
     if json {
         paint::print_json(&rows)?;
     } else if rows.is_empty() {
         console::say("no caches found");
     } else {
-        let size = if sizes { "SIZE" } else { "" };
-        let head = ["KIND", "BACKEND", "OWNER", "NAME", size].map(str::to_owned);
+        let head = ["KIND", "BACKEND", "OWNER", "NAME", "SIZE"].map(str::to_owned);
         let rows = rows.into_iter().map(|row| {
             let owner = match (row.owner, row.project) {
                 (_, Some(root)) => root,
@@ -104,35 +98,6 @@ impl ClearScope {
     }
 }
 
-/// Names once the caches that projects shared before each project had its own.
-pub(crate) async fn report_unused(engines: &[Engine], dry_run: bool) -> anyhow::Result<()> {
-    let Some(marker) = state_directory().map(|state| state.join("unused-caches-named")) else {
-        return Ok(());
-    };
-    let is_used = |config: Config| config.caches.value == CacheScope::User;
-    if marker.exists() || aifo_config::load_user().is_ok_and(is_used) {
-        return Ok(());
-    }
-    let (mut found, _) = caches(engines, &kinds_named(&[])?).await;
-    found.retain(|cache| cache.owner == CacheOwner::User);
-    if found.is_empty() {
-        return Ok(());
-    }
-    let names =
-        found.iter().map(|cache| format!("{} ({})", escape_line(&cache.name()), cache.backend()));
-    console::say_lines(&format!(
-        "aifo-coder: sessions no longer use these shared caches: {}\n\
-         hint: remove them with: aifo-coder cache clear --user\n",
-        names.collect::<Vec<_>>().join(", ")
-    ));
-    if !dry_run && let Some(state) = marker.parent() {
-        // Without the marker the next cleanup names them again.
-        let _ = DirBuilder::new().recursive(true).mode(0o700).create(state);
-        let _ = File::create(&marker);
-    }
-    Ok(())
-}
-
 /// Returns the caches of the named kinds, or all.
 async fn found(words: &[String]) -> anyhow::Result<Vec<Cache>> {
     let kinds = kinds_named(words)?;
@@ -169,6 +134,6 @@ struct Row {
     /// The project root; null for a user's cache, or if no session here recorded it.
     project: Option<String>,
     name: String,
-    /// As printed by `du` or the engine; null without `--sizes` or if unknown.
+    /// As printed by `du` or the engine; null if unknown.
     size: Option<String>,
 }

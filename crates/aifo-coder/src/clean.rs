@@ -1,7 +1,8 @@
-//! `aifo-coder clean`: removes the remains of killed sessions.
+//! `aifo-coder clean`: removes the remains of killed sessions, and replaced images.
 
 use std::process::ExitCode;
 
+use aifo_engine::Engine;
 use aifo_host::{ELSEWHERE, Leftover, RemoveError, find_leftovers, running_sessions, session_logs};
 use aifo_kube::client::{self, Cluster};
 use aifo_terminal::{console, paint};
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use crate::cli::Clean;
 use crate::removals::Removal;
-use crate::{cache, engines, history};
+use crate::{engines, history};
 
 pub(crate) async fn clean(flags: &Clean) -> anyhow::Result<ExitCode> {
     if flags.history {
@@ -53,6 +54,11 @@ pub(crate) async fn clean(flags: &Clean) -> anyhow::Result<ExitCode> {
             }
         }
     }
+    if id.is_empty() {
+        for engine in &engines {
+            rows.extend(remove_images(engine, flags).await?);
+        }
+    }
     if flags.json {
         paint::print_json(&rows)?;
     } else if rows.is_empty() && !runs {
@@ -60,16 +66,39 @@ pub(crate) async fn clean(flags: &Clean) -> anyhow::Result<ExitCode> {
         let elsewhere = if id.is_empty() { String::new() } else { format!("; {ELSEWHERE}") };
         console::say(format_args!("no remains of killed sessions{unless_listed}{elsewhere}"));
     }
-    if id.is_empty() {
-        cache::report_unused(&engines, flags.dry_run).await?;
-    }
     let failed = rows.iter().any(|row| row.error.is_some());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Removes the images of an engine that newer builds have replaced.
+async fn remove_images(engine: &Engine, flags: &Clean) -> anyhow::Result<Vec<Row>> {
+    let images = engine.replaced_images().await.unwrap_or_else(|error| {
+        console::say(format_args!("cannot list an engine's images: {error}"));
+        Vec::new()
+    });
+    let mut rows = Vec::new();
+    for image in images {
+        let removal = Removal::run(flags.dry_run, engine.remove_image(&image)).await;
+        let program = engine.flavor().program();
+        rows.push(Row {
+            session: String::new(),
+            what: "image",
+            name: image.clone(),
+            engine: Some(program),
+            removed: matches!(removal, Removal::Removed),
+            error: removal.error(),
+        });
+        if !flags.json {
+            removal.print(&format!("image {image} ({program})"))?;
+        }
+    }
+    Ok(rows)
 }
 
 /// The removal of one part in JSON.
 #[derive(Serialize)]
 struct Row {
+    /// Empty for an image.
     session: String,
     what: &'static str,
     name: String,
@@ -80,17 +109,13 @@ struct Row {
 
 impl Row {
     fn of(session: &str, part: &Leftover, removal: &Removal<RemoveError>) -> Self {
-        let error = match removal {
-            Removal::Failed(error) => Some(error.to_string()),
-            Removal::Found | Removal::Removed => None,
-        };
         Row {
             session: session.to_owned(),
             what: part.what(),
             name: part.name(),
             engine: part.engine().map(|engine| engine.flavor().program()),
             removed: matches!(removal, Removal::Removed),
-            error,
+            error: removal.error(),
         }
     }
 }

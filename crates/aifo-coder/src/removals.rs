@@ -20,6 +20,14 @@ impl<E: std::error::Error + Send + Sync + 'static> Removal<E> {
         }
     }
 
+    /// Returns the text of a failure.
+    pub(crate) fn error(&self) -> Option<String> {
+        match self {
+            Removal::Failed(error) => Some(error.to_string()),
+            Removal::Found | Removal::Removed => None,
+        }
+    }
+
     /// Prints a line; for a failure on stderr. Returns whether the removal failed.
     pub(crate) fn print(self, name: &str) -> anyhow::Result<bool> {
         let name = escape_line(name);

@@ -1,9 +1,10 @@
-//! Lists and removes the containers, networks and volumes of sessions.
+//! Lists and removes the containers, networks and volumes of sessions, and replaced images.
 
 use std::path::PathBuf;
 
 use crate::engine::{Engine, EngineError};
 use crate::flavor::Flavor;
+use crate::images::IMAGE_LABEL;
 use crate::labels::{Label, POD, container_name, network_name};
 use crate::messages::is_missing;
 
@@ -85,6 +86,28 @@ impl Engine {
         names.retain(|name| name.starts_with(prefix));
         names.sort_unstable();
         Ok(names)
+    }
+
+    /// Lists the images of aifo, of any user, that a newer one of their name has replaced and that no
+    /// container has.
+    pub async fn replaced_images(&self) -> Result<Vec<String>, EngineError> {
+        let label = format!("label={IMAGE_LABEL}");
+        let filters = ["--filter", &label, "--filter", "dangling=true"];
+        let list = self.command().args(["images", "--quiet", "--no-trunc"]).args(filters);
+        let mut unused = Vec::new();
+        for image in self.lines(list).await? {
+            let filter = format!("ancestor={image}");
+            let users = self.command().args(["ps", "--all", "--quiet", "--filter", &filter]);
+            if self.lines(users).await?.is_empty() && !unused.contains(&image) {
+                unused.push(image);
+            }
+        }
+        Ok(unused)
+    }
+
+    /// Removes an image that has no name. A missing one is not an error.
+    pub async fn remove_image(&self, id: &str) -> Result<(), EngineError> {
+        self.ignore_missing(self.output(&self.command().args(["image", "rm", id])).await)
     }
 
     /// Removes containers, running or not. A missing one is not an error, nor is one that is being removed.

@@ -1,6 +1,7 @@
 //! Persistent caches of sidecars, in engines and on this machine.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::{fs, io};
 
@@ -126,26 +127,6 @@ impl Cache {
         }
         Ok(engine.remove_volume(name).await?)
     }
-
-    /// Returns its size, formatted by docker or du; `None` if it is unknown. May take seconds.
-    pub async fn size(&self) -> Option<String> {
-        let directory = match &self.location {
-            CacheLocation::Volume { engine, name } if engine.flavor() == Flavor::Docker => {
-                return docker_size(engine, name).await;
-            }
-            CacheLocation::Volume { engine, name } => {
-                let format = ["volume", "inspect", "--format", "{{.Mountpoint}}", name];
-                let output = engine.output(&engine.command().args(format)).await.ok()?;
-                PathBuf::from(String::from_utf8(output).ok()?.trim_end())
-            }
-            CacheLocation::Directory(directory) => directory.clone(),
-        };
-        let du = trusted_programs_here().program("du").ok()?;
-        let mut du = tokio::process::Command::new(du);
-        du.args(["-sh"]).arg(directory).stdin(Stdio::null()).kill_on_drop(true);
-        let output = String::from_utf8(du.output().await.ok()?.stdout).ok()?;
-        output.split_whitespace().next().map(str::to_owned)
-    }
 }
 
 /// Lists the containers that mount a volume, running or not.
@@ -156,12 +137,43 @@ async fn users(engine: &Engine, volume: &str) -> Result<Vec<String>, EngineError
     Ok(String::from_utf8_lossy(&output).lines().map(str::to_owned).collect())
 }
 
-/// Docker's volumes belong to its daemon; no other program can read them.
-async fn docker_size(engine: &Engine, volume: &str) -> Option<String> {
+/// Returns the size of each cache, formatted by docker or du; `None` if it is unknown. May take seconds.
+pub async fn cache_sizes(caches: &[Cache]) -> Vec<Option<String>> {
+    let (mut sizes, mut of_docker) = (Vec::new(), None);
+    for cache in caches {
+        sizes.push(match &cache.location {
+            CacheLocation::Volume { engine, name } if engine.flavor() == Flavor::Docker => {
+                if of_docker.is_none() {
+                    of_docker = Some(docker_sizes(engine).await.unwrap_or_default());
+                }
+                of_docker.as_ref().and_then(|sizes: &BTreeMap<_, _>| sizes.get(name).cloned())
+            }
+            CacheLocation::Volume { engine, name } => {
+                let format = ["volume", "inspect", "--format", "{{.Mountpoint}}", name];
+                match engine.output(&engine.command().args(format)).await.map(String::from_utf8) {
+                    Ok(Ok(path)) => size_of(Path::new(path.trim_end())).await,
+                    _ => None,
+                }
+            }
+            CacheLocation::Directory(directory) => size_of(directory).await,
+        });
+    }
+    sizes
+}
+
+/// The sizes of all volumes. They belong to docker's daemon; no other program can read them.
+async fn docker_sizes(engine: &Engine) -> Option<BTreeMap<String, String>> {
     let format = "{{range .Volumes}}{{.Name}}\t{{.Size}}\n{{end}}";
     let command = engine.command().args(["system", "df", "--verbose", "--format", format]);
-    let output = engine.output(&command).await.ok()?;
-    let output = String::from_utf8(output).ok()?;
-    let mut lines = output.lines().filter_map(|line| line.split_once('\t'));
-    lines.find(|(name, _)| *name == volume).map(|(_, size)| size.to_owned())
+    let output = String::from_utf8(engine.output(&command).await.ok()?).ok()?;
+    let lines = output.lines().filter_map(|line| line.split_once('\t'));
+    Some(lines.map(|(name, size)| (name.to_owned(), size.to_owned())).collect())
+}
+
+async fn size_of(directory: &Path) -> Option<String> {
+    let du = trusted_programs_here().program("du").ok()?;
+    let mut du = tokio::process::Command::new(du);
+    du.arg("-sh").arg(directory).stdin(Stdio::null()).kill_on_drop(true);
+    let output = String::from_utf8(du.output().await.ok()?.stdout).ok()?;
+    output.split_whitespace().next().map(str::to_owned)
 }

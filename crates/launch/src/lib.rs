@@ -72,7 +72,7 @@ pub use agent::{Agent, AgentEnd, AgentEnvironment, ContainerEnvironment, HostEnv
 pub use ask_command::run_ask_command;
 pub use attachments::Attachments;
 pub use backend::{Containers, RunnerTransport, SidecarBackend};
-pub use cache::{Cache, CacheError, CacheLocation, caches};
+pub use cache::{Cache, CacheError, CacheLocation, cache_sizes, caches};
 pub use check::ShimFinding;
 pub use choose::{BackendChoice, BackendRequest, ChoiceError, ChosenBackend, Fallback};
 pub use config::{SessionConfig, Verbosity};

@@ -128,7 +128,7 @@ fn remedy(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let mut causes = chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.find_map(|cause| match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
-            "free space; `aifo-coder cache list --sizes` and `aifo-coder state list` show the files \
+            "free space; `aifo-coder cache list` and `aifo-coder state list` show the files \
              that aifo keeps",
         ),
         io::ErrorKind::ReadOnlyFilesystem => Some(

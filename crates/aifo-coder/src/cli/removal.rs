@@ -36,14 +36,11 @@ pub(crate) struct Cache {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// List cache volumes of engines and cache directories of local sidecars
+    /// List cache volumes of engines and cache directories of local sidecars, with their sizes
     List {
         /// Only caches of these toolchains
         #[arg(value_name = "KIND", value_delimiter = ',')]
         kinds: Vec<String>,
-        /// Print sizes, which may take a while
-        #[arg(long)]
-        sizes: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
