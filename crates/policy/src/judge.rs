@@ -137,7 +137,7 @@ impl fmt::Display for Judgement {
     }
 }
 
-/// A judgement with the calls that were judged, for `policy check`.
+/// A judgement with the calls that were judged, for explanations.
 #[derive(Clone, Debug)]
 pub struct Explained {
     /// The judgement.

@@ -14,7 +14,8 @@ pub(crate) struct Policy {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Print the verdict on a command, the rule, and the command in normal form
+    /// Print the verdict on a command: an earlier word for `why`
+    #[command(hide = true)]
     Check(Box<PolicyCheck>),
     /// Run the examples of all rules
     Test {

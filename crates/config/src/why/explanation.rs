@@ -33,6 +33,10 @@ pub struct Explanation {
     pub(crate) verdict: &'static str,
     /// The rule that decided.
     pub(crate) decided_by: Option<DecidedBy>,
+    /// The calls that the rules have judged, in normal form; several of a shell's command.
+    pub(crate) calls: Vec<String>,
+    /// Whether a part of the call is known only when it runs.
+    pub(crate) unclear: bool,
     /// The rule by which the call runs without network.
     pub(crate) no_network: Option<String>,
     /// Why nothing would run.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use aifo_decide::{Decision, Reason, Settings, Toggle, ToolCall, decide};
 use aifo_launch::NetworkAccess;
-use aifo_policy::{JudgedCall, Judgement, KindPolicy, asks_only_for_version, running_first};
+use aifo_policy::{Explained, JudgedCall, KindPolicy, asks_only_for_version, running_first};
 use aifo_process::Lookup;
 use aifo_proxy::HostExecutables;
 use aifo_types::{Kind, Refusal, ToolName, exit};
@@ -99,7 +99,7 @@ impl CallExplainer<'_> {
     }
 
     pub(crate) fn unexplained(&self, tool: String, args: &[Vec<u8>], cwd: &Path) -> Explanation {
-        let judgement = self.judgement(&tool, args, cwd);
+        let Explained { judgement, calls, is_unclear } = self.judged(&tool, args, cwd);
         let decided_by = (!judgement.rule.is_empty())
             .then_some(DecidedBy { rule: judgement.rule, reason: judgement.reason });
         Explanation {
@@ -116,6 +116,8 @@ impl CallExplainer<'_> {
             directory: None,
             verdict: judgement.verdict.as_str(),
             decided_by,
+            calls,
+            unclear: is_unclear,
             no_network: judgement.no_network,
             refusal: None,
             environment: "the sidecar's own, with the caller's variables that pass",
@@ -127,13 +129,13 @@ impl CallExplainer<'_> {
     }
 
     /// Returns the verdict of the rules on arguments.
-    fn judgement(&self, tool: &str, args: &[Vec<u8>], cwd: &Path) -> Judgement {
+    fn judged(&self, tool: &str, args: &[Vec<u8>], cwd: &Path) -> Explained {
         let judge = self.config.judge(self.workspace);
         let mut argv = vec![tool.as_bytes().to_vec()];
         argv.extend(args.iter().cloned());
         let workspace = [self.workspace.as_os_str().as_bytes().to_vec()];
         let directory = cwd.as_os_str().as_bytes();
-        judge.judge(&JudgedCall { argv: &argv, directory, workspace: &workspace })
+        judge.explain(&JudgedCall { argv: &argv, directory, workspace: &workspace })
     }
 
     fn settings(&self) -> Settings {

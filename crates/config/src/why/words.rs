@@ -32,6 +32,11 @@ impl Explanation {
             };
             lines
                 .push(("verdict", format!("{}, by rule '{}'{reason}", self.verdict, decided.rule)));
+            let judged = self.calls.iter().map(|call| without_secrets(call));
+            lines.extend(judged.filter(|it| *it != call(self)).map(|it| ("judged as", it)));
+            if self.unclear {
+                lines.push(("judged as", "(a part that is known only when it runs)".to_owned()));
+            }
         }
         if let Some(refused) = &self.refusal {
             lines.push(("refused", refused.text.clone()));
@@ -104,6 +109,12 @@ pub(crate) fn because(tool: &str, reason: Reason, program: Option<&Program>) -> 
 
 fn in_a_sidecar(what: &str) -> String {
     format!("{what}, so it runs in a sidecar")
+}
+
+/// A call in normal form, which is quoted for a shell.
+fn without_secrets(call: &str) -> String {
+    let words = shlex::split(call).unwrap_or_default();
+    aifo_policy::redact(&words.into_iter().map(String::into_bytes).collect::<Vec<_>>())
 }
 
 fn call(explanation: &Explanation) -> String {
