@@ -82,7 +82,7 @@ pub(crate) async fn mailbox(flags: cli::Mailbox) -> anyhow::Result<ExitCode> {
             let reports = async {
                 let Some(served) = &questions else { return std::future::pending().await };
                 let command = format!("aifo-coder approve {}", short(served.id()));
-                report_waiting_calls(approvals.clone(), command).await
+                report_waiting_calls(approvals.clone(), command, |_| ()).await
             };
             let asks = async {
                 match ask_command {

@@ -13,6 +13,7 @@ use aifo_launch::{
     report_waiting_calls,
 };
 use aifo_process::become_subreaper;
+use aifo_terminal::Title;
 use aifo_terminal::console::{self, HeldLines, Hold, LogLevel};
 use aifo_types::{env, exit};
 use anyhow::Context;
@@ -134,10 +135,14 @@ pub(crate) async fn run_target(
     let mut hold = leave_terminal(&session);
     // The agent, not the user, sees the line of the shim.
     let command = format!("aifo-coder approve {}", session.name());
+    let mut title = None;
+    let title_text = format!("waiting for approval: {command}");
+    let show = |waits| title = if waits { Title::show(&title_text) } else { None };
     let end = tokio::select! {
         end = agent.run(&session) => end,
-        never = report_waiting_calls(session.approvals(), command) => match never {},
+        never = report_waiting_calls(session.approvals(), command, show) => match never {},
     };
+    drop(title);
     let held = hold.release();
     let usage = session.model_keys().map(ModelKeys::usage);
     let stats = session.close().await;

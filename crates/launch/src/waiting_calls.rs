@@ -7,10 +7,16 @@ use aifo_policy::redact;
 use aifo_proxy::CallApprovals;
 use aifo_types::quote_word;
 
-/// Logs each call that waits, with the command that answers, until the future is dropped.
-pub async fn report_waiting_calls(approvals: CallApprovals, command: String) -> Infallible {
+/// Logs each call that waits, with the command that answers, until the future is dropped. `show` is called with true
+/// when calls begin to wait, and with false when none waits any more.
+pub async fn report_waiting_calls(
+    approvals: CallApprovals,
+    command: String,
+    mut show: impl FnMut(bool),
+) -> Infallible {
     let mut changes = approvals.subscribe();
     let mut known = BTreeSet::new();
+    let mut shown = false;
     loop {
         changes.borrow_and_update();
         let open = approvals.open();
@@ -23,6 +29,11 @@ pub async fn report_waiting_calls(approvals: CallApprovals, command: String) -> 
                 let args = redact(args);
                 tracing::warn!("waiting for approval: {tool} {args}; answer with: {command}");
             }
+        }
+        let waits = open.iter().any(|open| !open.left);
+        if waits != shown {
+            show(waits);
+            shown = waits;
         }
         if changes.changed().await.is_err() {
             return std::future::pending().await;

@@ -37,6 +37,7 @@ mod peer;
 mod screen;
 mod shown;
 mod terminal_report;
+mod title;
 
 pub use client::{Client, ClientEnd};
 pub use connection::{Connection, connect, disconnect_clients};
@@ -47,3 +48,4 @@ pub use guard::{PROGRAM, guard_process};
 pub use holder::{CLIENTS_FILE, Held, Holder, SOCKET};
 pub use screen::Screen;
 pub use shown::show_held;
+pub use title::Title;

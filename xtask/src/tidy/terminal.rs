@@ -16,6 +16,7 @@ const PRINTERS: &[&str] = &[
     "crates/terminal/src/console.rs",
     "crates/terminal/src/console/screen.rs",
     "crates/terminal/src/paint.rs",
+    "crates/terminal/src/title.rs",
 ];
 
 /// The binaries, and the libraries that print for them.
