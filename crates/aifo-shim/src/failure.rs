@@ -70,6 +70,11 @@ pub(crate) fn report_no_response() -> ShimExit {
     ShimExit::Code(exit::UNKNOWN)
 }
 
+pub(crate) fn report_time_limit() -> ShimExit {
+    log::line("the call has reached the session's time limit (--max-secs)");
+    ShimExit::Code(exit::TIMED_OUT)
+}
+
 /// Prints the line of a call note (`spec/runner.md#call-notes`).
 pub(crate) fn report_note(note: CallNote) {
     log::line(match note {

@@ -318,7 +318,7 @@ impl<'a> Relay<'a> {
             }
         }
         let end = match exit.cancelled {
-            Some(CancelCause::Timeout) => ShimExit::Code(exit::TIMED_OUT),
+            Some(CancelCause::Timeout) => failure::report_time_limit(),
             _ => self.outputs.into_iter().flatten().fold(exit.ending.into(), |end, forwarder| {
                 apply_output_error(end, forwarder.into_error(), self.ignored)
             }),
