@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use aifo_tests::{
     BLOCK, Mailbox, Outcome, RandomBytes, Running, Signal, argv, can_run, eventually,
     eventually_within, host, is_alive, send_signal,
 };
+use nix::sys::signal::killpg;
+use nix::unistd::Pid;
 
 /// A client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,6 +244,19 @@ fn ctrl_c_reaches_the_command() {
             client.expect("ready\n");
             client.signal(signal);
             client.finish().exited(128 + signal as i32);
+        }
+    });
+}
+
+#[test]
+fn ctrl_c_of_a_terminal_reaches_the_command_from_every_process_of_the_client() {
+    with_each_client(&["fake"], |test| {
+        // Each meets the client's processes in another moment.
+        for _ in 0..20 {
+            let client = Running::start(test.client("fake").arg("wait").process_group(0));
+            client.expect("ready\n");
+            killpg(Pid::from_raw(client.pid()), Signal::SIGINT).unwrap();
+            client.finish().exited(128 + Signal::SIGINT as i32);
         }
     });
 }

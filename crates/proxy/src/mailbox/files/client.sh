@@ -87,7 +87,7 @@ spool_stdin() {
 watch() {
     action=$1
     if [ -z "$inotify" ]; then
-        "$action" || return
+        (trap '' INT TERM HUP && "$action") || return
         sleep 0.05 || sleep 1
         return 0
     fi
@@ -111,6 +111,15 @@ watch() {
     }
 }
 
+# Runs a function again if a signal, which was forwarded, has ended its subshell before that ignored it.
+again() {
+    while :; do
+        "$@"
+        status=$?
+        case $status in 129 | 130 | 143) ;; *) return "$status" ;; esac
+    done
+}
+
 submit() {
     mv "$prefix.req.tmp" "$prefix.req"
 }
@@ -125,6 +134,10 @@ show_streams() {
     [ -n "$opened" ] || return 0
     if [ -s "$prefix.stdout" ]; then cat <&4 || return; fi
     if [ -s "$prefix.stderr" ]; then cat <&5 >&2 || return; fi
+}
+
+show_rest() {
+    (trap '' INT TERM HUP && show_streams)
 }
 
 open_streams() {
@@ -164,15 +177,15 @@ if [ -e "$prefix.stdin" ]; then
 fi
 heartbeat </dev/null >/dev/null 2>&1 &
 heartbeat=$!
-watch submit
+again watch submit
 request=$prefix.req
 until [ -e "$prefix.exit" ]; do
     [ -z "$expired" ] || fail 'timeout waiting for host to execute command' 124
     open_streams
-    watch show_or_finish || exit 141
+    again watch show_or_finish || exit 141
 done
 open_streams
-(trap '' INT TERM HUP && show_streams) || exit 141
+again show_rest || exit 141
 code=
 read -r code <"$prefix.exit"
 case $code in '' | *[!0-9]*) fail "the command's exit status is unknown" 125 ;; esac
