@@ -11,13 +11,15 @@ use crate::choice;
 /// Time between two reads of a followed log.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+const RUNNING: &str = "running session";
+
 /// Returns the log of the session that is meant, if it is followed of a running one.
 pub(crate) fn select(given: Option<&str>, follow: bool) -> anyhow::Result<SessionLog> {
     let mut logs = session_logs();
     if follow && given.is_none() {
         logs.retain(SessionLog::session_runs);
     }
-    of(logs, given, if follow { "running session" } else { "session" })
+    of(logs, given, if follow { RUNNING } else { "session" })
 }
 
 /// As [`select`]; without a name only among sessions with a network by name.
@@ -45,6 +47,9 @@ pub(crate) fn with_connections(given: Option<&str>, follow: bool) -> anyhow::Res
 /// Of several logs of the current project, or of sessions that had the same name one after the other, it is the
 /// one that was written last.
 fn of(mut logs: Vec<SessionLog>, given: Option<&str>, what: &str) -> anyhow::Result<SessionLog> {
+    if logs.is_empty() && given.is_none() && what == RUNNING {
+        bail!("no session runs\nhint: without -f the calls of the last one are printed");
+    }
     if logs.is_empty() && given.is_none() {
         bail!(
             "no {what} has a log\nhint: each session of the last days has one; see: aifo-coder ps"

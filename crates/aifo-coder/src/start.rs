@@ -1,5 +1,6 @@
 //! Starts a session, or prints its engine commands.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use aifo_agents::trusted_programs_here;
@@ -65,8 +66,12 @@ pub(crate) async fn show_plan(config: &SessionConfig) -> anyhow::Result<ExitCode
     if commands.is_empty() {
         console::say("no engine needed: tools run as processes of this machine");
     }
-    let lines: String = commands.iter().map(|command| format!("{command}\n")).collect();
-    paint::print(&lines)?;
+    let in_lines = std::io::stdout().is_terminal();
+    let text = commands.iter().map(|command| match in_lines {
+        true => format!("{command:#}\n"),
+        false => format!("{command}\n"),
+    });
+    paint::print(&text.collect::<String>())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -19,6 +19,9 @@ use crate::registries;
 use crate::source::Source;
 use crate::table::Config;
 
+/// Rules in the line of a network by name.
+const SHOWN_RULES: usize = 8;
+
 impl Config {
     /// Finds an agent. Errors: no agent has this name.
     pub fn agent_named(&self, name: &str) -> Result<&AgentSpec, ConfigError> {
@@ -81,8 +84,12 @@ impl Config {
                 RuleScope::Agent => false,
             });
             let list: Vec<_> = of_tools.map(ToString::to_string).collect();
-            let none = || "no name".to_owned();
-            text += &format!(": {}", if list.is_empty() { none() } else { list.join(", ") });
+            let (shown, rest) = list.split_at(list.len().min(SHOWN_RULES));
+            text += ": ";
+            text += &if shown.is_empty() { "no name".to_owned() } else { shown.join(", ") };
+            if !rest.is_empty() {
+                text += &format!(", and {} more rules of `aifo-coder net list`", rest.len());
+            }
         }
         text
     }

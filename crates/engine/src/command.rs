@@ -44,7 +44,8 @@ impl EngineCommand {
     }
 }
 
-/// Formats the command as one line to paste into a shell, without its variables.
+/// Formats the command to paste it into a shell, without its variables: as one line, or with `#` a line for each
+/// option.
 impl fmt::Display for EngineCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The PATH of the user's shell finds the same program.
@@ -52,7 +53,8 @@ impl fmt::Display for EngineCommand {
         let program = file.file_name().unwrap_or(file.as_os_str());
         f.write_str(&quoted(program))?;
         for arg in &self.args {
-            write!(f, " {}", quoted(arg))?;
+            let is_option = f.alternate() && arg.as_encoded_bytes().starts_with(b"-");
+            write!(f, "{}{}", if is_option { " \\\n  " } else { " " }, quoted(arg))?;
         }
         Ok(())
     }
@@ -76,5 +78,7 @@ mod tests {
             .variable("TOKEN".as_ref(), "secret".as_ref());
         let line = r#"docker run --env TOKEN --label "a=it's" '' 'a b'"#;
         assert_eq!(command.to_string(), line);
+        let lines = "docker run \\\n  --env TOKEN \\\n  --label \"a=it's\" '' 'a b'";
+        assert_eq!(format!("{command:#}"), lines);
     }
 }
