@@ -83,7 +83,8 @@ impl CallLog {
     /// Returns the new calls with their times.
     pub(crate) fn update(&mut self, seq: &mut Seq, running: &[RunningCall]) -> Vec<(u64, ToolRun)> {
         let mut new = Vec::new();
-        for call in (self.source.0)() {
+        let calls = (self.source.0)().into_iter().filter(|call| call.plumbing().is_none());
+        for call in calls {
             new.push((call.time, tool_run(&call)));
             self.count = self.count.saturating_add(1);
             self.page.put(seq, &format!("calls.{}", self.count), call_html(&call));
@@ -192,7 +193,13 @@ mod tests {
     fn calls_are_shown_as_they_are_logged() {
         let mut logged = vec![
             vec![call("make", "", CallEnding::Refused)],
-            vec![call("cargo", "test '<b>'", CallEnding::Exited)],
+            vec![
+                LoggedCall {
+                    kind: Some("agent".to_owned()),
+                    ..call("git", "rev-parse HEAD", CallEnding::InPlace)
+                },
+                call("cargo", "test '<b>'", CallEnding::Exited),
+            ],
         ];
         let source = CallSource::new(move || logged.pop().unwrap());
         let (mut log, mut seq) = (CallLog::new(PathBuf::new(), source, 0), 0);
