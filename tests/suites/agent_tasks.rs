@@ -7,6 +7,7 @@ mod held;
 mod private_places;
 mod server;
 mod terminal;
+mod undo;
 
 use std::fs;
 use std::io::Write;

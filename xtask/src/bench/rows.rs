@@ -88,7 +88,7 @@ pub(super) const ROWS: &[Row] = &[
         |it| it.outputs(Relayed).map(Slowdown),
     ),
     row("output, version 2", at_most(1.63, BATCH), |it| it.outputs(Version2).map(Slowdown)),
-    row("proxy at rest, after", at_most(1.36, HEAP), |it| {
+    row("proxy at rest, after", at_most(1.82, HEAP), |it| {
         // Longer than the proxy waits before the system gets its free pages.
         std::thread::sleep(Duration::from_secs(3));
         it.proxy_memory().map(Mib)
@@ -125,7 +125,7 @@ pub(super) const ROWS: &[Row] = &[
         at_most(0.95, BATCH),
         containers::start_of_session,
     ),
-    row("python: exec, to docker exec", at_most(0.0136, BATCH), |it| sandbox::calls(it, 1)),
+    row("python: exec, to docker exec", at_most(0.0183, BATCH), |it| sandbox::calls(it, 1)),
     row("python: 64 at once, to docker exec", at_most(0.0044, BATCH), |it| sandbox::calls(it, 64)),
     row("containers: cargo build, 50 dependencies", at_most(1.0, BATCH), builds::in_container),
     row("network: connect and 1 byte, added", at_most(0.13, TURN), network::connects),

@@ -30,6 +30,9 @@ const ROWS: &[(&str, &str)] = &[
     (r"(?m)^(\w+-\d+ +)\d+\w +(runs|attached|detached) +", "${1}TIME  $2  "),
     // Sizes and changes of states.
     (r" +\d+ (bytes|kB|MB) +\d+\w ago", "  SIZE  TIME ago"),
+    (r"(?m)^(\S+ +(docker|podman|local) +\S+ +\S+) +\d+(\.\d+)?[kKMGB]+$", "$1  SIZE"),
+    // Calls in a list of changes.
+    (r"(?m)^(TIME +)[0-9a-f]{8}\b", "${1}CALL"),
     // Columns are as wide as their cells.
     (r"(\S) {3,}", "$1  "),
     // The engine's own words, and an agent version.
@@ -69,6 +72,11 @@ mod tests {
             ("/x/typed: line 2:  6938 Killed    aifo-coder run", "Killed\n"),
             ("codex-1  12s    runs   rust", "codex-1  TIME  runs  rust\n"),
             ("codex  /p  282 bytes  2s ago   /state", "codex  /p  SIZE  TIME ago  /state\n"),
+            (
+                "rust  docker  /home/me  aifo-cargo-0  1.2GB\n",
+                "rust  docker  /home/me  aifo-cargo-0  SIZE\n",
+            ),
+            ("2026-11-23 00:20:59Z  5d0c3b7f  make\n", "TIME  CALL  make\n"),
             ("aifo-coder: c: ready in 1.0 s\nbuilt\n", "built\n"),
             ("exit 86, 4 images\n", "exit 86, 4 images\n"),
             ("aifo-shim 0.1.0 (local build)\n", "aifo-shim VERSION (COMMIT)\n"),
