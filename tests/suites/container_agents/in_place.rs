@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use aifo_tests::{ContainerSetup, Engine, Outcome, Running, WITH_GIT, eventually};
+use aifo_tests::{ContainerSetup, Engine, Outcome, Running, Tmux, WITH_GIT, eventually};
 
 /// A session around a shell script, which is the agent.
 fn agent(containers: &ContainerSetup, script: &str) -> Command {
@@ -94,4 +94,25 @@ fn a_force_push_in_the_container_is_asked_in_a_second_terminal() {
     let line = "aifo-coder: waiting for approval: git push --force /tmp/r HEAD:refs/heads/m; answer with: \
                 aifo-coder approve bash-1\n";
     assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_call_that_waits_is_in_the_title_of_the_terminal() {
+    let Some(engine) = Engine::with_git("a_call_that_waits_is_in_the_title_of_the_terminal") else {
+        return;
+    };
+    let containers = ContainerSetup::of(&engine).kind_from("c-cpp", WITH_GIT);
+    let script = "git init -q .; git push --force x y; echo \"exit $?\"; read end";
+    let tmux = Tmux::start(&agent(&containers, script));
+    let title = || tmux.value("#{pane_title}");
+    eventually("the title says so", || {
+        title() == "waiting for approval: aifo-coder approve bash-1"
+    });
+    let listed = Outcome::of(&mut coder(&containers, &["approve"])).text();
+    let id = listed.split_whitespace().next().unwrap();
+    Outcome::of(&mut coder(&containers, &["approve", "--answer", id, "deny"])).exited(0);
+    tmux.expect("exit 86");
+    eventually("the earlier title is back", || !title().contains("waiting"));
+    tmux.line("end");
 }

@@ -9,7 +9,7 @@ use aifo_policy::{ManifestParts, ProjectNames, VersionFormat, kinds};
 use aifo_agents::{AgentProject, known_agents};
 
 /// Further files that programs execute or obey, whatever the project.
-const FILES: [&str; 32] = [
+const FILES: [&str; 34] = [
     "*.Dockerfile",
     "*.bazel",
     "*.bzl",
@@ -25,7 +25,9 @@ const FILES: [&str; 32] = [
     "AGENT.md",
     "BUILD",
     "BUILD.pants",
-    "Directory.*",
+    "Directory.*props",
+    "Directory.*rsp",
+    "Directory.*targets",
     "Dockerfile.*",
     "Kbuild",
     "Makefile.*",

@@ -129,6 +129,7 @@ fn data_and_sources_of_a_project_are_not_named() {
         "profile.rs",
         "program",
         "src/app/compose.ts",
+        "src/directory.rs",
         "src/fixtures/x.json",
         "src/program",
         "src/profile.ts",
