@@ -218,7 +218,7 @@ fn caches_are_listed_and_cleared_by_kind() {
 
     let listed = cache(&["list"]).exited(0).text();
     let rows: Vec<Vec<&str>> = listed.lines().map(|row| row.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["KIND", "BACKEND", "OWNER", "NAME"]);
+    assert_eq!(rows[0], ["KIND", "BACKEND", "OWNER", "NAME", "SIZE"]);
     let names: Vec<_> = rows[1..].iter().map(|row| (row[0], row[1])).collect();
     assert_eq!(names, [("go", "local"), ("node", "local"), ("python", "local")], "{listed}");
 

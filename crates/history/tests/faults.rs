@@ -7,6 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -19,21 +20,26 @@ use tempfile::TempDir;
 struct Session {
     history: History,
     warnings: Receiver<String>,
-    scratch: TempDir,
+    scratch: Rc<TempDir>,
 }
 
 impl Session {
     fn start(prepare: impl Fn(&Path)) -> Self {
-        let scratch = tempfile::tempdir().unwrap();
+        let scratch = Rc::new(tempfile::tempdir().unwrap());
         let root = scratch.path().join("work");
         fs::create_dir(&root).unwrap();
         prepare(&root);
+        Session::in_workspace(scratch, "0123456789abcdef")
+    }
+
+    fn in_workspace(scratch: Rc<TempDir>, id: &str) -> Self {
+        let root = scratch.path().join("work");
         let path = std::env::var_os("PATH").unwrap();
         let mut programs = std::env::split_paths(&path).map(|it| it.join("git"));
         let git = programs.find(|it| it.exists()).unwrap();
         let config = HistoryConfig {
             store: Store::new(git, path, scratch.path().join("store")),
-            session: "0123456789abcdef".to_owned(),
+            session: id.to_owned(),
             workspace: root,
             with_secrets: false,
         };
@@ -114,6 +120,23 @@ fn a_write_through_another_hard_link_is_found_at_the_end_of_a_turn() {
     session.undo(Selection::Turn);
     assert_eq!(fs::read_to_string(session.path("a")).unwrap(), "one");
     assert_eq!(fs::read_to_string(&other).unwrap(), "two", "it is outside");
+}
+
+#[test]
+fn two_sessions_of_a_workspace_undo_their_own_calls() {
+    let first = Session::start(|root| {
+        ["a", "b"].iter().for_each(|name| fs::write(root.join(name), "one").unwrap());
+    });
+    let second = Session::in_workspace(Rc::clone(&first.scratch), "fedcba9876543210");
+    let read = |name: &str| fs::read_to_string(first.path(name)).unwrap();
+    first.call("c", || fs::write(first.path("a"), "two").unwrap());
+    second.call("c", || fs::write(first.path("b"), "two").unwrap());
+    first.undo(Selection::Call("c".to_owned()));
+    assert_eq!((read("a"), read("b")), ("one".to_owned(), "two".to_owned()));
+    second.undo(Selection::Call("c".to_owned()));
+    assert_eq!(read("b"), "one");
+    first.history.close();
+    second.history.close();
 }
 
 #[test]
