@@ -65,6 +65,7 @@ fn what_a_call_changed_is_shown_and_put_back() {
     }
     let patch = text(&session, &["changes", "--patch", "a"]);
     assert!(patch.contains("--- a/a\n+++ b/a\n") && patch.contains("-one\n+two\n"), "{patch}");
+    assert!(!patch.contains("b/d/b"), "{patch}");
     assert!(text(&session, &["log"]).contains("# 3 files, +2 -2"), "{}", text(&session, &["log"]));
     let undone = text(&session, &["undo", "--yes"]);
     assert!(undone.contains("  delete   d/b"), "{undone}");

@@ -48,7 +48,7 @@ pub(crate) async fn changes(flags: &Changes) -> anyhow::Result<ExitCode> {
     for row in &rows {
         paint::write(&row.text(paint))?;
         if flags.patch {
-            paint::print(&meant.store.patch(&row.checkpoint)?)?;
+            paint::print(&meant.store.patch(&row.checkpoint, &meant.paths)?)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -253,7 +253,7 @@ fn store(workspace: &Path) -> anyhow::Result<Option<Store>> {
 
 fn none(log: &SessionLog) -> String {
     format!(
-        "session '{}' has no history\nhint: see 'aifo-coder why' and the key history.enabled",
+        "session '{}' has no history\nhint: it needs git and the key history.enabled; 'clean --history' removes it",
         log.name
     )
 }

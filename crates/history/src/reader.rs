@@ -6,7 +6,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::HistoryError;
 use crate::git::Store;
 use crate::names::Name;
-use crate::path::{Path, shown};
+use crate::path::{Path, is_selected, shown};
 use crate::scope::Uncovered;
 use crate::version::{BlobId, Objects, Version};
 
@@ -138,8 +138,8 @@ impl Store {
         Ok(uncovered.collect())
     }
 
-    /// Returns the changes as a patch, for a terminal.
-    pub fn patch(&self, checkpoint: &Checkpoint) -> Result<String, HistoryError> {
+    /// Returns the changes of these files and directories, or of all, as a patch for a terminal.
+    pub fn patch(&self, checkpoint: &Checkpoint, paths: &[String]) -> Result<String, HistoryError> {
         let words = [
             "-c",
             MAX_TEXT,
@@ -153,7 +153,7 @@ impl Store {
         ];
         let parent = format!("{}^", checkpoint.id);
         let patch = self.run(words.into_iter().chain([parent.as_str(), &checkpoint.id]), "")?;
-        Ok(with_paths(&String::from_utf8_lossy(&patch)))
+        Ok(with_paths(&String::from_utf8_lossy(&patch), paths))
     }
 }
 
@@ -208,8 +208,8 @@ fn changed_files(text: &str) -> Result<Vec<ChangedFile>, HistoryError> {
     Ok(files)
 }
 
-/// Returns git's patch with the workspace's names.
-fn with_paths(patch: &str) -> String {
+/// Returns git's patch with the workspace's names, limited to these paths.
+fn with_paths(patch: &str, paths: &[String]) -> String {
     let mut text = String::with_capacity(patch.len());
     let mut is_shown = false;
     for line in patch.lines() {
@@ -233,7 +233,12 @@ fn with_paths(patch: &str) -> String {
         let head =
             is_head.iter().any(|head| line.starts_with(head)).then(|| renamed(&words)).flatten();
         if line.starts_with("diff --git ") {
-            is_shown = head.is_some();
+            let name = words.last().and_then(|word| word.split_once('/'));
+            let name = name.and_then(|(_, name)| Name::decode(name));
+            is_shown = match name {
+                Some(Name::Object(path)) => head.is_some() && is_selected(&path, paths),
+                _ => false,
+            };
         }
         if is_shown {
             // A file must not colour a line as another one.

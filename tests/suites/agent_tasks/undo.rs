@@ -7,7 +7,7 @@ use std::process::Command;
 use aifo_tests::model::Script;
 use aifo_tests::{AgentFixture, Outcome, eventually_within};
 
-use super::{PATIENCE, fixtures_with, is_over, run_with, start_with_stdin, without_the_rows_own};
+use super::{PATIENCE, fixtures_with, is_over, run, start_with_stdin, without_the_rows_own};
 
 const CLEAN: &str = "git clean -fdx";
 const REFACTORING: &str = "python3 -c \"import pathlib
@@ -31,8 +31,10 @@ fn read(project: &Path) -> Vec<Option<String>> {
 /// The id of the call whose first words are these.
 fn call(fixture: &AgentFixture, words: &str) -> String {
     let calls = fixture.calls();
+    let word =
+        |call: &serde_json::Value, key: &str| call[key].as_str().unwrap_or_default().to_owned();
     let is_meant = |call: &&serde_json::Value| {
-        call["argv"].as_str().is_some_and(|argv| argv.starts_with(words))
+        format!("{} {}", word(call, "tool"), word(call, "argv")).starts_with(words)
     };
     let found = calls.iter().find(is_meant).unwrap_or_else(|| panic!("no {words}: {calls:?}"));
     found["exec_id"].as_str().expect("a call has an id").to_owned()
@@ -65,8 +67,7 @@ fn a_cleaned_project_and_a_bad_refactoring_come_back() {
         let script = Script::new().shell(CLEAN).shell(REFACTORING).say("It is tidy now.");
         let (model, url) = fixture.model(script);
         let start = fixture.agent.headless(&url, model.script());
-        let (mut command, stdin, fixture) =
-            run_with(&["--no-rules"], fixture, without_the_rows_own(start));
+        let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
         let running = start_with_stdin(&mut command, &stdin);
         eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(running.pid()));
         let outcome = running.finish();

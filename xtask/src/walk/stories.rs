@@ -134,6 +134,7 @@ pub(super) const STORIES: &[Story] = &[
         needs: &[],
         files: &[MAKEFILE],
         commands: &[
+            "aifo-coder clean > ../cleaned 2>&1",
             "aifo-coder run -- sh -c 'kill -9 $PPID'",
             "aifo-coder ps",
             "aifo-coder clean --dry-run",
