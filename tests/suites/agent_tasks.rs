@@ -116,7 +116,7 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
             assert!(tools.contains(&tool), "{name}: {tools:?}");
         }
         // An agent's own git runs in its container.
-        for call in calls.iter().filter(|call| call["ending"] != "in-place") {
+        for call in calls.iter().filter(|call| call["rule"] != "in-place") {
             let argv = call["argv"].as_str().unwrap_or_default();
             let own = ["node_modules", "/usr/local/", "/opt/venv", name];
             assert!(!own.iter().any(|own| argv.contains(own)), "{name}: {call}");

@@ -147,7 +147,7 @@ fn force_pushes_are_answered_on_the_page_and_the_agent_goes_on() {
             let runs = fixture.calls();
             let words = format!("main:{branch}");
             let is_run = |call: &&serde_json::Value| {
-                call["ending"] == "in-place" && call["argv"].to_string().contains(&words)
+                call["rule"] == "in-place" && call["argv"].to_string().contains(&words)
             };
             let count = runs.iter().filter(is_run).count();
             let file = fixture.workspace().join("origin.git/refs/heads").join(branch);

@@ -56,7 +56,7 @@ fn fixtures(
 fn runs(fixture: &AgentFixture, branch: &str) -> usize {
     let words = format!("push --force ./origin.git main:{branch}");
     let is_run = |call: &&Value| {
-        call["ending"] == "in-place" && call["argv"].as_str().unwrap_or_default().contains(&words)
+        call["rule"] == "in-place" && call["argv"].as_str().unwrap_or_default().contains(&words)
     };
     let runs = fixture.calls().iter().filter(is_run).count();
     let branch = fixture.workspace().join("origin.git/refs/heads").join(branch);

@@ -185,8 +185,7 @@ fn force_pushes_are_answered_in_a_second_terminal_and_the_agent_goes_on() {
         let calls = fixture.calls();
         let runs = branches.map(|branch| {
             let is_run = |call: &&Value| {
-                call["ending"] == "in-place"
-                    && call["argv"].to_string().contains(&push(branch)[4..])
+                call["rule"] == "in-place" && call["argv"].to_string().contains(&push(branch)[4..])
             };
             calls.iter().filter(is_run).count()
         });
