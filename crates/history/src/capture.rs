@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use crate::commit::Commit;
 use crate::directory::{CACHE_TAG, is_cache, is_small};
 use crate::error::HistoryError;
-use crate::file::{self, Content, FileRead};
+use crate::file::{self, ATTEMPTS, Content, FileRead};
 use crate::path::{Path, as_path, is_below, join, name, parent};
 use crate::scope::{
     MAX_IGNORED_OBJECTS, Uncovered, covers_in_repository, directory_rule, file_rule, in_repository,
@@ -297,27 +297,30 @@ impl Capture {
         if let Some(why) = file_rule(path, metadata.len(), ignored.is_some(), self.with_secrets) {
             return self.leave(path, why, commit);
         }
-        match file::read(&self.tree, path) {
-            Some(FileRead { id, content, metadata }) => {
-                let version = Version::File { content: id, mode: file::mode(&metadata) };
-                let is_new = !self.known.contains_key(path);
-                self.set(path, version, file::stamp(&metadata), Some(&content), commit)?;
-                if let Some(known) = self.known.get_mut(path) {
-                    known.is_recent = file::is_recent(&metadata);
-                }
-                // An ignored directory can grow after it was found small.
-                match ignored.filter(|ignored| is_new && **ignored != *path) {
-                    Some(outermost) if !self.is_still_small(&outermost) => {
-                        self.leave(&outermost, Uncovered::Ignored, commit)
-                    }
-                    _ => Ok(()),
-                }
+        let is_new = !self.known.contains_key(path);
+        for _ in 0..ATTEMPTS {
+            let Some(FileRead { id, content, metadata }) = file::read(&self.tree, path) else {
+                break;
+            };
+            let version = Version::File { content: id, mode: file::mode(&metadata) };
+            if !self.set(path, version, file::stamp(&metadata), Some(&content), commit)? {
+                continue;
             }
-            // It has gone meanwhile, or it cannot be read.
-            None => match self.tree.object(as_path(path)) {
-                Object::Missing | Object::Behind => self.forget(path, commit),
-                _ => self.leave(path, Uncovered::Unreadable, commit),
-            },
+            if let Some(known) = self.known.get_mut(path) {
+                known.is_recent = file::is_recent(&metadata);
+            }
+            // An ignored directory can grow after it was found small.
+            return match ignored.filter(|ignored| is_new && **ignored != *path) {
+                Some(outermost) if !self.is_still_small(&outermost) => {
+                    self.leave(&outermost, Uncovered::Ignored, commit)
+                }
+                _ => Ok(()),
+            };
+        }
+        // It has gone meanwhile, it cannot be read, or it is written all the time.
+        match self.tree.object(as_path(path)) {
+            Object::Missing | Object::Behind => self.forget(path, commit),
+            _ => self.leave(path, Uncovered::Unreadable, commit),
         }
     }
 
@@ -335,17 +338,19 @@ impl Capture {
         if !matches!(self.version(path), Some(Version::Uncovered(_))) {
             self.forget(path, commit)?;
         }
-        self.set(path, Version::Uncovered(why), 0, None, commit)
+        self.set(path, Version::Uncovered(why), 0, None, commit).map(drop)
     }
 
+    /// Notes a version. Returns false if another content was stored, as its file was written meanwhile.
     fn set(
         &mut self,
         path: &[u8],
         mut version: Version,
-        mut stamp: u64,
+        stamp: u64,
         content: Option<&Content>,
         commit: &mut Commit<'_>,
-    ) -> Result<(), HistoryError> {
+    ) -> Result<bool, HistoryError> {
+        let mut is_whole = true;
         let before = self.version(path);
         if before.is_some_and(|before| before.is_directory() != version.is_directory()) {
             self.forget(path, commit)?;
@@ -359,13 +364,12 @@ impl Capture {
             if let (Version::File { content, .. }, Some(id)) = (&mut version, stored)
                 && *content != id
             {
-                // It was written meanwhile, so the next checkpoint reads it again.
-                (*content, stamp) = (id, 0);
+                (*content, is_whole) = (id, false);
             }
         }
         let known = Known { version, stamp, is_recent: false, scan: self.scan };
         self.known.insert(path.into(), known);
-        Ok(())
+        Ok(is_whole)
     }
 
     /// Notes that there is nothing at a path.

@@ -14,8 +14,8 @@ use crate::version::{BlobId, PERMISSIONS};
 
 /// Timestamps of files are at most this coarse.
 const CLOCK: Duration = Duration::from_millis(20);
-/// Attempts to read a file that is being written.
-const ATTEMPTS: usize = 3;
+/// Attempts to read or store a file that is being written.
+pub(crate) const ATTEMPTS: usize = 3;
 /// Bytes; a larger content is not held in memory.
 const MAX_SMALL: u64 = 256 << 10;
 
@@ -37,7 +37,8 @@ pub(crate) struct FileRead {
     pub(crate) metadata: Metadata,
 }
 
-/// Reads a file of which `stat` says the same before and after, or else what it had at the last attempt.
+/// Reads a file of which `stat` says the same before and after, or else what a small one had at the last attempt. A
+/// large one that is written all the time is not read.
 pub(crate) fn read(tree: &Tree, path: &[u8]) -> Option<FileRead> {
     let mut last = None;
     for _ in 0..ATTEMPTS {
@@ -47,20 +48,21 @@ pub(crate) fn read(tree: &Tree, path: &[u8]) -> Option<FileRead> {
         if length > MAX_FILE {
             return None;
         }
-        let found = match length > MAX_SMALL {
-            true => BlobId::of_file(&file, length).ok(),
-            false => None,
-        };
-        let (id, content) = match found {
-            Some(id) => (id, Content::Large { file: file.try_clone().ok()?, length }),
-            None => {
-                let mut content = Vec::with_capacity(usize::try_from(length.min(MAX_SMALL)).ok()?);
-                (&file).take(MAX_SMALL).read_to_end(&mut content).ok()?;
-                (BlobId::of(&content), Content::Small(content))
-            }
-        };
-        let is_stable = stamp(&file.metadata().ok()?) == stamp(&metadata);
-        last = Some(FileRead { id, content, metadata });
+        let is_stable = || file.metadata().is_ok_and(|now| stamp(&now) == stamp(&metadata));
+        if length > MAX_SMALL {
+            // A file to which something is appended has the same beginning.
+            let read = || BlobId::of_file(&file, length).ok();
+            let Some(id) = read().filter(|id| is_stable() || read() == Some(*id)) else { continue };
+            let content = Content::Large { file: file.try_clone().ok()?, length };
+            return Some(FileRead { id, content, metadata });
+        }
+        let mut content = Vec::with_capacity(usize::try_from(length).ok()? + 1);
+        (&file).take(MAX_SMALL + 1).read_to_end(&mut content).ok()?;
+        if content.len() as u64 > MAX_SMALL {
+            continue;
+        }
+        let (id, is_stable) = (BlobId::of(&content), is_stable());
+        last = Some(FileRead { id, content: Content::Small(content), metadata });
         if is_stable {
             break;
         }

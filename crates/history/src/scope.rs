@@ -19,7 +19,7 @@ pub enum Uncovered {
     Repository,
     /// A device, FIFO or socket.
     Special,
-    /// It cannot be read.
+    /// It cannot be read, or it is large and written all the time.
     Unreadable,
 }
 
@@ -56,7 +56,7 @@ impl Uncovered {
             Uncovered::Ignored => "it is ignored and large",
             Uncovered::Repository => "it is another repository",
             Uncovered::Special => "it is a device, FIFO or socket",
-            Uncovered::Unreadable => "it cannot be read",
+            Uncovered::Unreadable => "it cannot be read, or is written all the time",
         }
     }
 
