@@ -96,6 +96,8 @@ impl Engine {
         let list = self.command().args(["images", "--quiet", "--no-trunc"]).args(filters);
         let mut unused = Vec::new();
         for image in self.lines(list).await? {
+            // Podman finds no container by an id with its algorithm.
+            let image = image.trim_start_matches("sha256:").to_owned();
             let filter = format!("ancestor={image}");
             let users = self.command().args(["ps", "--all", "--quiet", "--filter", &filter]);
             if self.lines(users).await?.is_empty() && !unused.contains(&image) {
