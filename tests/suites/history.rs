@@ -93,6 +93,30 @@ fn what_no_undo_brings_back_is_named() {
 }
 
 #[test]
+fn a_secret_under_another_name_and_damaged_references_are_kept_and_named() {
+    let setup = setup();
+    fs::write(setup.workspace().join(".env"), "KEY=1\n").unwrap();
+    git(&setup.workspace(), "init -q");
+    git(&setup.workspace(), "commit -q --allow-empty -m x");
+    let session = setup.start();
+    make(&session, "mv .env moved; echo garbage > .git/packed-refs");
+    let undone = Outcome::of(&mut coder(&session, &["undo", "--yes"]));
+    let shown = undone.text() + &undone.stderr;
+    for line in [
+        "moved  # it may be what was moved from a name that is not covered",
+        "packed-refs  # it is damaged",
+    ] {
+        assert!(shown.contains(line), "{line}: {undone:?}");
+    }
+    assert_eq!(read(&session, "moved"), "KEY=1\n");
+    let unknown = Outcome::of(&mut coder(&session, &["undo", "--yes", "nothing"]));
+    assert!(
+        unknown.exited(2).stderr.contains("'nothing' is no call of session 'serve"),
+        "{unknown:?}"
+    );
+}
+
+#[test]
 fn one_undo_after_the_other_goes_further_back() {
     let session = setup().start();
     for number in 1..=3 {

@@ -1,5 +1,7 @@
 //! `aifo-coder changes` and `aifo-coder undo`: `spec/history.md`.
 
+mod row;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -8,20 +10,18 @@ use std::process::ExitCode;
 use aifo_agents::trusted_programs_here;
 use aifo_config::UsageError;
 use aifo_history::{
-    Call, ChangeKind, ChangedFile, Checkpoint, Selection, Store, UNDO, UndoAction, UndoReport,
-    UndoRequest, call_named, is_selected,
+    Call, ChangedFile, Selection, Store, UNDO, UndoAction, UndoReport, UndoRequest, call_named,
+    is_selected,
 };
 use aifo_host::{
     Candidate, ControlClient, ControlError, HistorySettings, SessionHistory, SessionInfo,
     SessionLog, history_store, running_sessions, session_logs, sessions_meant,
 };
-use aifo_terminal::clock::Moment;
-use aifo_terminal::console::{self, counted};
+use aifo_terminal::console;
 use aifo_terminal::paint::{self, Paint};
-use aifo_types::escape_line;
 use anyhow::{Context, bail};
-use serde_json::json;
 
+use self::row::{Row, command, is_uncovered, sum};
 use crate::choice;
 use crate::cli::{Changes, Undo};
 use crate::session_log;
@@ -66,7 +66,10 @@ pub(crate) async fn undo(flags: &Undo) -> anyhow::Result<ExitCode> {
         (_, _, Some(call)) => Selection::Call(call.clone()),
         (_, _, None) => {
             let last = last_call(&meant.rows).map(|call| call.id.clone());
-            Selection::Call(last.context("no call of the session is left to undo")?)
+            Selection::Call(last.context(
+                "no call of the session is left to undo\n\
+                 hint: --session also puts back what was changed without a call",
+            )?)
         }
     };
     if let Selection::Call(id) = &selection {
@@ -134,13 +137,6 @@ pub(crate) fn sums(log: &SessionLog) -> BTreeMap<String, String> {
     files.into_iter().map(|(id, files)| (id, sum(&files))).collect()
 }
 
-fn sum(files: &[ChangedFile]) -> String {
-    let lines = files.iter().filter_map(|file| file.lines);
-    let (added, removed) = lines.fold((0, 0), |(a, r), (added, removed)| (a + added, r + removed));
-    let paths: BTreeSet<_> = files.iter().map(|file| &file.path).collect();
-    format!("{}, {}", counted(paths.len(), "file"), signed(added, removed))
-}
-
 /// Removes the checkpoints of the current directory's project.
 pub(crate) fn clear(is_dry_run: bool) -> anyhow::Result<ExitCode> {
     let workspace = aifo_host::default_workspace(&choice::here());
@@ -178,12 +174,6 @@ struct Meant {
     paths: Vec<String>,
 }
 
-#[derive(Clone)]
-struct Row {
-    checkpoint: Checkpoint,
-    files: Vec<ChangedFile>,
-}
-
 impl Meant {
     async fn of(words: &[String]) -> anyhow::Result<Self> {
         let logs = session_logs();
@@ -193,7 +183,8 @@ impl Meant {
                 && !sessions_meant(Some(word), &choice::here(), &candidates).is_empty()
         });
         let (named, mut words) = words.split_at(usize::from(names_session));
-        let log = session_log::select(named.first().map(String::as_str), false)?;
+        let named = named.first().cloned().or_else(|| latest_with_history(&logs));
+        let log = session_log::select(named.as_deref(), false)?;
         let running = running_sessions().into_iter().find(|session| session.id == log.id);
         if let Some(running) = &running {
             match ControlClient::connect(running) {
@@ -218,8 +209,19 @@ impl Meant {
             }
         }
         let here = choice::here();
+        let names_changed = |path: &str| {
+            rows.iter()
+                .flat_map(|row| &row.files)
+                .any(|file| is_selected(&file.path, std::slice::from_ref(&path.to_owned())))
+        };
         let paths = words.iter().map(|word| relative(&log.workspace, &here, word));
         let paths = paths.collect::<anyhow::Result<Vec<_>>>()?;
+        for (word, path) in words.iter().zip(&paths) {
+            if !names_changed(path) && log.workspace.join(path).symlink_metadata().is_err() {
+                let what = format!("'{word}' is no call of session '{}', and no file", log.name);
+                return Err(UsageError(format!("{what}\nhint: see: aifo-coder changes")).into());
+            }
+        }
         let SessionLog { id, name, workspace, .. } = log;
         Ok(Meant {
             store,
@@ -251,6 +253,24 @@ fn store(workspace: &Path) -> anyhow::Result<Option<Store>> {
     history_store(workspace, &trusted_programs_here()).context("git is needed for the history")
 }
 
+/// Returns the id of the latest session in the current project that has a history: `exec` makes sessions without.
+fn latest_with_history(logs: &[SessionLog]) -> Option<String> {
+    let here = choice::here();
+    let is_here = |log: &&SessionLog| {
+        !log.workspace.as_os_str().is_empty() && here.starts_with(&log.workspace)
+    };
+    let mut kept: BTreeMap<&Path, Vec<String>> = BTreeMap::new();
+    let mut latest = logs.iter().rev().filter(is_here);
+    let found = latest.find(|log| {
+        let kept = kept.entry(&log.workspace).or_insert_with(|| {
+            let store = store(&log.workspace).ok().flatten();
+            store.and_then(|store| store.sessions().ok()).unwrap_or_default()
+        });
+        kept.contains(&log.id)
+    });
+    found.map(|log| log.id.clone())
+}
+
 fn none(log: &SessionLog) -> String {
     format!(
         "session '{}' has no history\nhint: it needs git and the key history.enabled; 'clean --history' removes it",
@@ -261,9 +281,7 @@ fn none(log: &SessionLog) -> String {
 /// Returns the last call that is neither an undo nor undone, and that changed what is covered.
 fn last_call(rows: &[Row]) -> Option<&Call> {
     let mut undone = BTreeSet::new();
-    let is_lost = |row: &&Row| {
-        !row.files.is_empty() && row.files.iter().all(|file| file.kind == ChangeKind::Lost)
-    };
+    let is_lost = |row: &&Row| !row.files.is_empty() && row.files.iter().all(is_uncovered);
     let rows = rows.iter().rev().filter(|row| !is_lost(row));
     let calls = rows.flat_map(|row| row.checkpoint.note.calls.iter().rev());
     // A call can be in several checkpoints.
@@ -293,77 +311,6 @@ fn relative(workspace: &Path, here: &Path, word: &str) -> anyhow::Result<String>
         format!("'{word}' is neither a session nor a call, and not in '{}'", workspace.display())
     })
 }
-
-impl Row {
-    fn text(&self, paint: Paint) -> String {
-        let note = &self.checkpoint.note;
-        let time = paint.faint(Moment::from_unix_ms(note.time));
-        let sum = sum(&self.files);
-        let mut text = String::new();
-        if note.calls.is_empty() {
-            text += &format!(
-                "{time}  {:<8}  no call: the agent or you  {}\n",
-                "-",
-                paint.faint(sum.clone())
-            );
-        }
-        for call in &note.calls {
-            let id: String = call.id.chars().take(8).collect();
-            text += &format!(
-                "{time}  {:<8}  {}  {}\n",
-                escape_line(&id),
-                command(call),
-                paint.faint(&sum)
-            );
-        }
-        for file in &self.files {
-            let path = escape_line(&String::from_utf8_lossy(&file.path));
-            let lines = file.lines.map(|(added, removed)| signed(added, removed));
-            let lines = match file.kind {
-                ChangeKind::Lost => "not covered: no undo brings it back".to_owned(),
-                _ => lines.unwrap_or_else(|| "not text".to_owned()),
-            };
-            text += &format!("    {} {path}  {lines}\n", letter(file.kind));
-        }
-        text
-    }
-
-    fn json(&self) -> serde_json::Value {
-        let files: Vec<_> = self
-            .files
-            .iter()
-            .map(|file| {
-                let (added, removed) = file.lines.unzip();
-                json!({"path": String::from_utf8_lossy(&file.path), "change": letter(file.kind),
-                    "added": added, "removed": removed, "covered": file.kind != ChangeKind::Lost})
-            })
-            .collect();
-        json!({"note": self.checkpoint.note, "files": files})
-    }
-}
-
-fn letter(kind: ChangeKind) -> &'static str {
-    match kind {
-        ChangeKind::Added => "A",
-        ChangeKind::Modified => "M",
-        ChangeKind::Deleted | ChangeKind::Lost => "D",
-    }
-}
-
-fn signed(added: u64, removed: u64) -> String {
-    format!("+{added} -{removed}")
-}
-
-fn command(call: &Call) -> String {
-    let mut command = call.command();
-    if command.chars().count() > MAX_COMMAND {
-        command = command.chars().take(MAX_COMMAND).collect::<String>() + "..";
-    }
-    command
-}
-
-/// The longest command that is printed, in characters.
-const MAX_COMMAND: usize = 80;
 
 /// Asks on the terminal. Errors: there is none.
 fn confirmed() -> anyhow::Result<bool> {

@@ -139,8 +139,12 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> Result<(), Se
         );
     }
     if let Some(reason) = fallback_reason {
-        let reason = reason.split("\nhint:").next().unwrap_or_default();
-        tracing::info!(target: console::PROGRESS, "{reason}; tools run as processes of this machine");
+        let (reason, hint) = reason.split_once("\nhint:").unwrap_or((reason, ""));
+        let hint = if hint.is_empty() { String::new() } else { format!("\nhint:{hint}") };
+        tracing::info!(
+            target: console::PROGRESS,
+            "{reason}; all tools run as processes of this machine{hint}"
+        );
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use crate::commit::Commit;
 use crate::directory::{CACHE_TAG, is_cache, is_small};
 use crate::error::HistoryError;
-use crate::file::{self, ATTEMPTS, Content, FileRead};
+use crate::file::{self, ATTEMPTS, Content, FileRead, MAX_SMALL};
 use crate::path::{Path, as_path, is_below, join, name, parent};
 use crate::scope::{
     MAX_IGNORED_OBJECTS, Uncovered, covers_in_repository, directory_rule, file_rule, in_repository,
@@ -32,6 +32,8 @@ pub(crate) struct Capture {
     watch: Option<Watch>,
     reported: BTreeSet<Path>,
     replaced: BTreeSet<Path>,
+    /// Large files, which a scan looks at last: a call that does not wait changes fewer others then.
+    deferred: Option<Vec<Path>>,
     /// Number of the scan, to find what is gone.
     scan: u32,
     needs_scan: bool,
@@ -74,6 +76,7 @@ impl Capture {
             watch: Watch::new().ok(),
             reported: BTreeSet::new(),
             replaced: BTreeSet::new(),
+            deferred: None,
             scan: 0,
             needs_scan: true,
         })
@@ -153,6 +156,7 @@ impl Capture {
         self.scan = self.scan.wrapping_add(1);
         let scan = self.scan;
         let mut pending = vec![Path::from(root)];
+        self.deferred = Some(Vec::new());
         while let Some(path) = pending.pop() {
             self.look(&path, commit)?;
             if !self.directories.contains_key(&path) {
@@ -165,6 +169,9 @@ impl Capture {
             if self.known.len() > MAX_OBJECTS {
                 return Err(HistoryError::Unknown("the workspace has too many files".to_owned()));
             }
+        }
+        for path in self.deferred.take().unwrap_or_default() {
+            self.look(&path, commit)?;
         }
         let gone: Vec<Path> = self
             .subtree(root)
@@ -297,11 +304,14 @@ impl Capture {
         if let Some(why) = file_rule(path, metadata.len(), ignored.is_some(), self.with_secrets) {
             return self.leave(path, why, commit);
         }
+        if let Some(deferred) = self.deferred.as_mut().filter(|_| metadata.len() > MAX_SMALL) {
+            deferred.push(path.into());
+            return Ok(());
+        }
         let is_new = !self.known.contains_key(path);
         for _ in 0..ATTEMPTS {
-            let Some(FileRead { id, content, metadata }) = file::read(&self.tree, path) else {
-                break;
-            };
+            let Some(read) = file::read(&self.tree, path) else { break };
+            let FileRead { id, content, metadata } = read;
             let version = Version::File { content: id, mode: file::mode(&metadata) };
             if !self.set(path, version, file::stamp(&metadata), Some(&content), commit)? {
                 continue;

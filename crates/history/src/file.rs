@@ -17,7 +17,7 @@ const CLOCK: Duration = Duration::from_millis(20);
 /// Attempts to read or store a file that is being written.
 pub(crate) const ATTEMPTS: usize = 3;
 /// Bytes; a larger content is not held in memory.
-const MAX_SMALL: u64 = 256 << 10;
+pub(crate) const MAX_SMALL: u64 = 256 << 10;
 
 /// A content that is about to be stored.
 pub(crate) enum Content {

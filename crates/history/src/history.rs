@@ -51,6 +51,11 @@ impl History {
         true
     }
 
+    /// Returns whether the first checkpoint is complete.
+    pub fn has_started(&self) -> bool {
+        self.shared.state().has_started
+    }
+
     /// Notes that a call starts although its checkpoint is not made: earlier changes may be its own.
     pub fn call_starts_unready(&self, call: Call) {
         let mut state = self.shared.state();

@@ -6,7 +6,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::HistoryError;
 use crate::git::Store;
 use crate::names::Name;
-use crate::path::{Path, is_selected, shown};
+use crate::path::{Path, is_below, is_selected, shown};
 use crate::scope::Uncovered;
 use crate::version::{BlobId, Objects, Version};
 
@@ -175,7 +175,7 @@ pub struct ChangedFile {
 fn changed_files(text: &str) -> Result<Vec<ChangedFile>, HistoryError> {
     let damaged = || HistoryError::Damaged("a change cannot be read");
     let mut kinds: BTreeMap<&str, ChangeKind> = BTreeMap::new();
-    let (mut files, mut lost) = (Vec::new(), Vec::new());
+    let (mut files, mut lost, mut hidden) = (Vec::<ChangedFile>::new(), Vec::new(), Vec::new());
     for line in text.lines().filter(|line| !line.is_empty()) {
         if line.starts_with(':') {
             let (meta, name) = line.split_once('\t').ok_or_else(damaged)?;
@@ -198,11 +198,20 @@ fn changed_files(text: &str) -> Result<Vec<ChangedFile>, HistoryError> {
         match (Name::decode(name).ok_or_else(damaged)?, kind) {
             (Name::Object(path), _) => files.push(ChangedFile { path: path.into(), kind, lines }),
             (Name::Uncovered(path), ChangeKind::Deleted) => lost.push(Path::from(path)),
+            (Name::Uncovered(path), ChangeKind::Added) => hidden.push(Path::from(path)),
             _ => {}
         }
     }
     // One that is covered from now on is there.
     lost.retain(|path| files.iter().all(|file| file.path != *path));
+    // Files there are not deleted, but no longer looked at.
+    let hides = |hidden: &Path, file: &ChangedFile| {
+        file.kind == ChangeKind::Deleted && (file.path == *hidden || is_below(&file.path, hidden))
+    };
+    hidden.retain(|path| files.iter().any(|file| hides(path, file)));
+    files.retain(|file| !hidden.iter().any(|path| hides(path, file)));
+    let hidden = hidden.into_iter();
+    files.extend(hidden.map(|path| ChangedFile { path, kind: ChangeKind::Hidden, lines: None }));
     let lost = lost.into_iter();
     files.extend(lost.map(|path| ChangedFile { path, kind: ChangeKind::Lost, lines: None }));
     Ok(files)
@@ -258,6 +267,8 @@ pub enum ChangeKind {
     Modified,
     /// It was deleted.
     Deleted,
+    /// It, or something in it, was covered and no longer is.
+    Hidden,
     /// It was deleted, and its content was not covered: no undo brings it back.
     Lost,
 }

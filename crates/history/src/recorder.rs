@@ -94,6 +94,7 @@ impl<'a> Recorder<'a> {
             Recorder { config, shared, capture, writer, in_use, changed, unflushed, turns };
         recorder.checkpoint(Cause::Start)?;
         recorder.flush()?;
+        shared.state().has_started = true;
         Ok(recorder)
     }
 

@@ -116,7 +116,10 @@ pub(crate) fn of_plan(plan: &Plan, repository: &RepositoryPlan) -> Vec<UndoLine>
     let kept = plan.kept.iter();
     lines.extend(kept.map(|(path, why)| line(UndoAction::Keep, path, why.reason())));
     let steps = repository.steps.iter();
-    lines.extend(steps.map(|step| line(UndoAction::Restore, &git_path(&step.path), "")));
+    lines.extend(steps.map(|step| {
+        let action = if step.removes() { UndoAction::Delete } else { UndoAction::Restore };
+        line(action, &git_path(&step.path), "")
+    }));
     lines.extend(of_repository(repository));
     lines
 }

@@ -29,6 +29,8 @@ pub(crate) struct Repository {
     references: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Other files: HEAD, the index, the state of a merge or rebase.
     files: BTreeMap<Vec<u8>, RepositoryFile>,
+    /// git cannot read the file of packed references.
+    is_damaged: bool,
 }
 
 /// A change of a reference, or of another file.
@@ -38,6 +40,13 @@ pub(crate) struct RepositoryStep {
     pub(crate) path: Vec<u8>,
     now: Option<Content>,
     to: Option<Content>,
+}
+
+impl RepositoryStep {
+    /// Returns whether the file goes.
+    pub(crate) fn removes(&self) -> bool {
+        self.to.is_none()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,8 +108,10 @@ impl Repository {
         let is_loose = |path: &[u8]| path.starts_with(b"refs/");
         let contents = store.contents(&files.values().copied().collect())?;
         let mut references = BTreeMap::new();
+        let mut is_damaged = false;
         if let Some(packed) = files.remove(&b"packed-refs"[..]).and_then(|id| contents.get(&id)) {
             references.extend(packed_references(packed));
+            is_damaged = has_foreign_lines(packed);
         }
         let loose: Vec<Vec<u8>> = files.keys().filter(|path| is_loose(path)).cloned().collect();
         for path in loose {
@@ -112,7 +123,8 @@ impl Repository {
             let file = RepositoryFile::of(&path, contents.get(&id)?);
             Some((path, file))
         };
-        Ok(Repository { references, files: files.into_iter().filter_map(file).collect() })
+        let files = files.into_iter().filter_map(file).collect();
+        Ok(Repository { references, files, is_damaged })
     }
 
     fn contents(&self) -> BTreeMap<&Vec<u8>, Content> {
@@ -131,6 +143,9 @@ pub(crate) fn plan(
     tree: &Tree,
 ) -> RepositoryPlan {
     let mut plan = RepositoryPlan::default();
+    if now.is_damaged && !before.is_damaged {
+        plan.kept.push((b"packed-refs".to_vec(), "it is damaged: git needs it removed"));
+    }
     let [before, after, now] = [before, after, now].map(Repository::contents);
     let paths: BTreeSet<&Vec<u8>> = before.keys().chain(after.keys()).copied().collect();
     let changed = paths.into_iter().filter(|path| before.get(path) != after.get(path));
@@ -337,6 +352,13 @@ fn packed_references(content: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)>
         let (id, name) = (words.next()?, words.next()?);
         (name.starts_with(b"refs/") && words.next().is_none()).then(|| (name.to_vec(), id.to_vec()))
     })
+}
+
+/// Returns whether git cannot read a file of packed references.
+fn has_foreign_lines(content: &[u8]) -> bool {
+    let lines = content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let own = lines.clone().filter(|line| matches!(line.first(), Some(b'#' | b'^'))).count();
+    own + packed_references(content).count() != lines.count()
 }
 
 /// Creates the missing directories of a reference, whose branch may have been the last one there.

@@ -9,7 +9,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 use aifo_process::{Links, RootDirectory};
@@ -131,7 +131,7 @@ impl<'a> Restore<'a> {
         }
         let aside = aside();
         rename(&directory, &name, &aside, RenameFlags::RENAME_NOREPLACE)?;
-        if self.version_in(&step.path, &aside) == step.now {
+        if self.is_still(&step.path, &aside, step.now) {
             return Ok(unlinkat(&directory, aside.as_os_str(), UnlinkatFlags::NoRemoveDir)?);
         }
         if rename(&directory, &aside, &name, RenameFlags::RENAME_NOREPLACE).is_err() {
@@ -159,11 +159,9 @@ impl<'a> Restore<'a> {
     fn content(&mut self, step: &Step, now: Option<Version>) -> io::Result<()> {
         match step.to {
             Target::Version(Some(Version::File { content, mode })) => {
-                if let Some(Version::File { content: same, .. }) = now
-                    && same == content
-                {
-                    self.set_file_mode(step, mode)?;
-                } else {
+                let is_same =
+                    matches!(now, Some(Version::File { content: same, .. }) if same == content);
+                if !is_same || !self.set_file_mode(step, mode)? {
                     self.place_file(&step.path, now, Source::Stored(content), mode)?;
                 }
                 self.done.restored.push(step.path.clone());
@@ -213,16 +211,21 @@ impl<'a> Restore<'a> {
         Ok(())
     }
 
-    fn set_file_mode(&self, step: &Step, mode: u16) -> io::Result<()> {
+    /// Sets the permissions of a file. Returns false if it has another name, which may be outside of the workspace.
+    fn set_file_mode(&self, step: &Step, mode: u16) -> io::Result<bool> {
         let (directory, name) = self.tree.open_parent(as_path(&step.path))?;
         let opened = RootDirectory::from(directory);
         let file =
             opened.open_beneath(name.as_ref(), OFlag::O_PATH | OFlag::O_NOFOLLOW, Links::Reject)?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        if !File::from(file.try_clone()?).metadata()?.is_file() {
+        let metadata = File::from(file.try_clone()?).metadata()?;
+        if !metadata.is_file() {
             return Err(changed());
         }
-        fs::set_permissions(path, Permissions::from_mode(mode.into()))
+        if metadata.nlink() > 1 {
+            return Ok(false);
+        }
+        fs::set_permissions(path, Permissions::from_mode(mode.into())).map(|()| true)
     }
 
     /// Puts a file in the place of `now`.
@@ -264,7 +267,7 @@ impl<'a> Restore<'a> {
         let placed = self.version_in(path, aside);
         let exchange = || rename(directory, aside, name, RenameFlags::RENAME_EXCHANGE);
         exchange()?;
-        if self.version_in(path, aside) != now {
+        if !self.is_still(path, aside, now) {
             exchange()?;
             if self.version_in(path, aside) != placed {
                 // It was changed again in between: the last one stays.
@@ -273,6 +276,18 @@ impl<'a> Restore<'a> {
             return Err(changed());
         }
         Ok(unlinkat(directory, aside, UnlinkatFlags::NoRemoveDir)?)
+    }
+
+    /// Returns whether a name beside a path has this version, also once it was read to its end: whoever has it open can
+    /// write to it meanwhile.
+    fn is_still(&self, path: &[u8], name: &OsStr, version: Option<Version>) -> bool {
+        let at = join(parent(path).unwrap_or_default(), name.as_bytes());
+        let stamp = || match self.tree.object(as_path(&at)) {
+            Object::File(metadata) => Some(file::stamp(&metadata)),
+            _ => None,
+        };
+        let before = stamp();
+        self.version_in(path, name) == version && stamp() == before
     }
 
     /// Returns the version that a name beside a path has.

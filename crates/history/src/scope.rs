@@ -150,7 +150,8 @@ pub(crate) fn is_own(path: &[u8]) -> bool {
 const SECRET_DIRECTORIES: &str =
     ".ssh/ .gnupg/ .aws/ .azure/ .kube/ .docker/ .config/gh/ .config/gcloud/";
 /// Names of files with secrets. The endings are those of keys.
-const SECRET_NAMES: &str = ".env .envrc .netrc .npmrc .pypirc .pgpass .git-credentials";
+const SECRET_NAMES: &str = ".env .envrc .netrc .npmrc .pypirc .pgpass .git-credentials kubeconfig \
+    service-account.json service_account.json";
 const SECRET_ENDINGS: &[&str] =
     &["pem", "key", "p12", "pfx", "jks", "keystore", "kdbx", "keytab", "tfvars", "env"];
 /// The endings of settings. Programs such as `auth.rs` are no secrets.
@@ -173,12 +174,15 @@ pub(crate) fn is_secret(path: &[u8]) -> bool {
     let lower = endings.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
     let (stem, ending) =
         lower.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).unwrap_or((lower, ""));
-    let is_environment = lower
-        .strip_prefix(".env.")
-        .is_some_and(|rest| !matches!(rest, "example" | "sample" | "template"));
-    let is_ssh_key = lower
-        .strip_prefix("id_")
-        .is_some_and(|kind| ["rsa", "dsa", "ecdsa", "ed25519"].contains(&kind));
+    let is_environment = lower.strip_prefix(".env").is_some_and(|rest| {
+        let is_copy = rest.starts_with(|c: char| ".-_".contains(c) || c.is_ascii_digit());
+        is_copy && !matches!(rest, ".example" | ".sample" | ".template")
+    });
+    // An editor's copy begins with a dot.
+    let is_ssh_key = lower.trim_start_matches('.').strip_prefix("id_").is_some_and(|kind| {
+        let is_key = ["rsa", "dsa", "ecdsa", "ed25519"].iter().any(|it| kind.starts_with(it));
+        is_key && !kind.ends_with(".pub")
+    });
     SECRET_NAMES.split(' ').any(|it| it == lower)
         || is_environment
         || is_ssh_key
@@ -227,6 +231,12 @@ mod tests {
             ".env.local",
             "server.pem",
             "id_ed25519",
+            ".env-prod",
+            ".env2",
+            "id_ecdsa_sk",
+            ".id_rsa.swp",
+            "id_rsa (copy)",
+            "kubeconfig",
             "credentials.json",
             "api-token",
             "auth.toml",
@@ -237,6 +247,7 @@ mod tests {
             "auth.rs",
             "tokens.py",
             ".env.example",
+            ".environment",
             "id_ed25519.pub",
             "keyboard.json",
             "main.rs",

@@ -60,6 +60,8 @@ pub(crate) struct State {
     pub(crate) calls: Vec<Call>,
     /// The agent's turn.
     pub(crate) turn: Option<u32>,
+    /// The first checkpoint is complete.
+    pub(crate) has_started: bool,
     /// Why there are no further checkpoints.
     pub(crate) failure: Option<String>,
     /// The last task was given.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::path::{Path, parent};
-use crate::scope::{Uncovered, in_repository};
+use crate::scope::{REPOSITORY, Uncovered, in_repository};
 use crate::version::{BlobId, Objects, Version};
 
 /// The steps of an undo, and the paths that it leaves.
@@ -40,6 +40,8 @@ pub(crate) enum Kept {
     NotEmpty,
     /// It was created while no call ran.
     NotByCall,
+    /// Something that was not covered under another name may be there.
+    MayBeMoved,
     /// It is, or lies in, an object that was not covered.
     Uncovered(Uncovered),
     /// Later changes are in the same lines: the file with both stands beside it.
@@ -54,6 +56,7 @@ impl Kept {
         match self {
             Kept::Newer => "it was changed again later",
             Kept::NotEmpty => "it is not empty",
+            Kept::MayBeMoved => "it may be what was moved from a name that is not covered",
             Kept::NotByCall => "no call created it",
             Kept::Uncovered(why) => why.reason(),
             Kept::Conflict => "later changes are in the same lines",
@@ -77,6 +80,7 @@ impl Trees<'_> {
         by_call: impl Fn(&[u8]) -> bool,
     ) -> Plan {
         let mut plan = Plan::default();
+        let may_be_moved = self.has_lost_uncovered();
         let mut changed: BTreeMap<&Path, ()> = BTreeMap::new();
         for (path, version) in self.before {
             if self.after.get(path) != Some(version) {
@@ -97,6 +101,9 @@ impl Trees<'_> {
             let [before, after, now] =
                 [self.before, self.after, self.now].map(|tree| tree.get(path).copied());
             match self.step(path, (before, after, now), &by_call) {
+                Ok(Some(Target::Version(None))) if may_be_moved => {
+                    plan.kept.push((path.clone(), Kept::MayBeMoved));
+                }
                 Ok(None) => {}
                 Ok(Some(to)) => plan.steps.push(Step { path: path.clone(), now, to }),
                 Err(why) => plan.kept.push((path.clone(), why)),
@@ -150,6 +157,23 @@ impl Trees<'_> {
             (None, _, None) => Ok(None),
             _ => Err(Kept::Newer),
         }
+    }
+
+    /// Returns whether something is gone whose content is nowhere in the store: a file that was created since may be it,
+    /// under another name. Caches can be made again.
+    fn has_lost_uncovered(&self) -> bool {
+        let is_precious = |path: &Path, version: &Version| match version {
+            Version::Uncovered(why) => {
+                use Uncovered::{Ignored, Large, Repository, Secret};
+                matches!(why, Ignored | Large | Repository | Secret)
+            }
+            Version::Directory { .. } => **path == *REPOSITORY,
+            Version::File { .. } | Version::Link { .. } => false,
+        };
+        let lost = |(path, version): (&Path, &Version)| {
+            is_precious(path, version) && !self.now.contains_key(path)
+        };
+        self.before.iter().any(lost)
     }
 
     /// Returns why a path was not covered before, after or now.

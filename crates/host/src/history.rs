@@ -106,11 +106,16 @@ impl Checkpoints for SessionHistory {
         waits.then(|| -> Ready {
             Box::pin(async move {
                 if tokio::time::timeout(MAX_WAIT, ready).await.is_err() {
-                    tracing::info!(
-                        "a call did not wait for its checkpoint: {} {}",
-                        call.tool,
-                        call.argv
-                    );
+                    let command = call.command();
+                    match history.has_started() {
+                        true => {
+                            tracing::info!("a call did not wait for its checkpoint: {command}");
+                        }
+                        false => tracing::warn!(
+                            "a call started before the first checkpoint was complete, so its changes may be lost to \
+                             an undo: {command}"
+                        ),
+                    }
                     history.call_starts_unready(call);
                 }
             })
