@@ -376,10 +376,10 @@ fn missing_images_are_reported_and_no_container_is_started() {
     let outcome = Outcome::of(&mut run);
     engine.text(["rmi", &image]);
     let message = format!(
-        "aifo-coder: docker has no image {prefix}aifo-toolchain-node:latest; tools run as processes of \
-         this machine"
+        "aifo-coder: docker has no image {prefix}aifo-toolchain-node:latest; all tools run as processes of \
+         this machine; to run them in containers, see: aifo-coder setup\n"
     );
-    assert_eq!(outcome.exited(0).only_line(), message);
+    assert_eq!(outcome.exited(0).stderr, message);
 }
 
 /// Of the kinds that the project's files do not show, those with an image start with their first call.

@@ -139,15 +139,17 @@ fn report_local(config: &Config, fallback_reason: Option<&str>) -> Result<(), Se
         );
     }
     if let Some(reason) = fallback_reason {
-        let (reason, hint) = reason.split_once("\nhint:").unwrap_or((reason, ""));
-        let hint = if hint.is_empty() { String::new() } else { format!("\nhint:{hint}") };
+        let (reason, hint) = reason.split_once("\nhint:").unwrap_or((reason, SETUP));
         tracing::info!(
             target: console::PROGRESS,
-            "{reason}; all tools run as processes of this machine{hint}"
+            "{reason}; all tools run as processes of this machine;{hint}"
         );
     }
     Ok(())
 }
+
+/// The hint for a reason without one.
+const SETUP: &str = " to run them in containers, see: aifo-coder setup";
 
 /// Logs settings of a network by name that do not hold.
 fn warn_of_names(net: Net, config: &Config) {

@@ -270,8 +270,8 @@ async fn warn_of_missing_packages(engine: &Engine, asked: &AgentContainerConfig)
     if built != wanted {
         let name = &asked.spec.name;
         tracing::warn!(
-            "the image of {name} does not have the 'packages' of its configuration\n\
-             hint: build it again: aifo-coder images build {name}"
+            "the image of {name} does not have the 'packages' of its configuration; build it again: aifo-coder \
+             images build {name}"
         );
     }
 }
