@@ -170,7 +170,8 @@ fn commands_mean_the_session_of_the_current_project() {
     let stopped = stop(&[], &run);
     assert_eq!(stopped.exited(0).only_line(), "aifo-coder: session serve-1 has ended");
     let none = stop(&[], &run);
-    assert_eq!(none.exited(1).only_line(), "aifo-coder: no running session found");
+    let message = &none.exited(1).stderr;
+    assert!(message.starts_with("aifo-coder: no running session found\nhint: "), "{message}");
     assert!(first.end(Signal::SIGTERM).success());
 }
 

@@ -80,9 +80,11 @@ pub(crate) fn here() -> PathBuf {
 
 fn none(given: &str, what: &str, rows: &[Row]) -> String {
     if given.is_empty() {
-        return format!("no {what} found");
+        return format!("no {what} found\nhint: start one with: aifo-coder run AGENT; {ELSEWHERE}");
     }
-    let known: Vec<_> = rows.iter().map(Row::label).collect();
+    let mut known: Vec<_> = rows.iter().map(Row::label).collect();
+    known.sort_unstable();
+    known.dedup();
     match known.is_empty() {
         true => format!("no {what} '{given}'\nhint: {ELSEWHERE}"),
         false => format!("no {what} '{given}'\nhint: there are {}; {ELSEWHERE}", known.join(", ")),
