@@ -209,10 +209,9 @@ impl Meant {
             }
         }
         let here = choice::here();
-        let names_changed = |path: &str| {
-            rows.iter()
-                .flat_map(|row| &row.files)
-                .any(|file| is_selected(&file.path, std::slice::from_ref(&path.to_owned())))
+        let names_changed = |path: &String| {
+            let path = std::slice::from_ref(path);
+            rows.iter().flat_map(|row| &row.files).any(|file| is_selected(&file.path, path))
         };
         let paths = words.iter().map(|word| relative(&log.workspace, &here, word));
         let paths = paths.collect::<anyhow::Result<Vec<_>>>()?;

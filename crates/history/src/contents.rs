@@ -24,6 +24,11 @@ impl Contents {
         if known.count() != ids.len() {
             return Err(HistoryError::Damaged("a content is missing"));
         }
+        Contents::start(store)
+    }
+
+    /// As [`open`](Self::open), without the check.
+    pub(crate) fn start(store: &Store) -> Result<Self, HistoryError> {
         let system = |source| HistoryError::System { action: "start git", source };
         let mut command = store.command(["cat-file", "--batch"]);
         let mut child = command.stdin(Stdio::piped()).spawn().map_err(system)?;

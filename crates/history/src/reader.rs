@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checkpoint::Checkpoint;
+use crate::contents::Contents;
 use crate::error::HistoryError;
 use crate::git::Store;
 use crate::names::Name;
@@ -64,22 +65,12 @@ impl Store {
         if ids.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let input: String = ids.iter().map(|id| format!("{id}\n")).collect();
-        let output = self.run(["cat-file", "--batch"], &input)?;
-        let missing = || HistoryError::Damaged("a content is missing");
-        let mut rest = output.as_slice();
-        let mut contents = BTreeMap::new();
-        for id in ids {
-            let end = rest.iter().position(|byte| *byte == b'\n').ok_or_else(missing)?;
-            let (head, after) = rest.split_at_checked(end + 1).ok_or_else(missing)?;
-            let head = String::from_utf8_lossy(head);
-            let size = head.trim_end().strip_prefix(&format!("{id} blob ")).ok_or_else(missing)?;
-            let size: usize = size.parse().map_err(|_| missing())?;
-            let (content, after) = after.split_at_checked(size).ok_or_else(missing)?;
-            contents.insert(*id, content.to_vec());
-            rest = after.get(1..).ok_or_else(missing)?;
-        }
-        Ok(contents)
+        let mut contents = Contents::start(self)?;
+        let read = |id: &BlobId| match contents.read(*id, u64::MAX) {
+            Ok(Some(content)) => Ok((*id, content)),
+            _ => Err(HistoryError::Damaged("a content is missing")),
+        };
+        ids.iter().map(read).collect()
     }
 
     /// Returns a session's checkpoints, each with the files that it changed. Directories and permissions are left out.
