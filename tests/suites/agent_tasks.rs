@@ -56,6 +56,15 @@ fn run_with(
     (run, start.stdin, fixture)
 }
 
+/// [`run`], to the end of the agent.
+fn run_to_end(fixture: AgentFixture, start: Start) -> (Outcome, AgentFixture) {
+    let name = fixture.name();
+    let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
+    let running = start_with_stdin(&mut command, &stdin);
+    eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(running.pid()));
+    (running.finish(), fixture)
+}
+
 /// The deadline of a task: some agents load for many seconds.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// The deadline of an agent's end after SIGTERM.
@@ -91,10 +100,7 @@ fn tools_run_in_sidecars_and_what_they_say_comes_back() {
         let name = fixture.name();
         let (model, url) = fixture.model(script);
         let start = fixture.agent.headless(&url, model.script());
-        let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
-        let running = start_with_stdin(&mut command, &stdin);
-        eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(running.pid()));
-        let outcome = running.finish();
+        let (outcome, fixture) = run_to_end(fixture, start);
         assert_eq!(outcome.code(), Some(0), "{name}: {outcome:?}");
         model.finished();
         // The others are about this machine.

@@ -6,7 +6,9 @@ use aifo_tests::model::Script;
 use aifo_tests::{ContainerSetup, Engine, eventually_within, tool_reach};
 
 use super::terminal::in_tmux;
-use super::{PATIENCE, check, fixtures, is_over, run, start_with_stdin, without_the_rows_own};
+use super::{
+    PATIENCE, check, fixtures, is_over, run, run_to_end, start_with_stdin, without_the_rows_own,
+};
 
 /// A tool that waits until the test has looked.
 const WAITS: &str = "python3 -c \"import os, time; open('started', 'w').close()\nwhile not os.path.exists('seen'): time.sleep(.02)\"";
@@ -67,10 +69,7 @@ fn what_is_made_in_tmp_is_there_for_both_sides() {
         let name = fixture.name();
         let (model, url) = fixture.model(script.say("All four are done."));
         let start = fixture.agent.headless(&url, model.script());
-        let (mut command, stdin, _fixture) = run(fixture, without_the_rows_own(start));
-        let running = start_with_stdin(&mut command, &stdin);
-        eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(running.pid()));
-        let outcome = running.finish();
+        let (outcome, _fixture) = run_to_end(fixture, start);
         assert_eq!(outcome.code(), Some(0), "{name}: {outcome:?}");
         let results = model.results();
         assert_eq!(results.len(), expected.len(), "{name}: {results:?}");

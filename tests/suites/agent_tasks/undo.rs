@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use aifo_tests::model::Script;
-use aifo_tests::{AgentFixture, Outcome, eventually_within};
+use aifo_tests::{AgentFixture, Outcome};
 
-use super::{PATIENCE, fixtures_with, is_over, run, start_with_stdin, without_the_rows_own};
+use super::{fixtures_with, run_to_end};
 
 const CLEAN: &str = "git clean -fdx";
 const REFACTORING: &str = "python3 -c \"import pathlib
@@ -67,10 +67,7 @@ fn a_cleaned_project_and_a_bad_refactoring_come_back() {
         let script = Script::new().shell(CLEAN).shell(REFACTORING).say("It is tidy now.");
         let (model, url) = fixture.model(script);
         let start = fixture.agent.headless(&url, model.script());
-        let (mut command, stdin, fixture) = run(fixture, without_the_rows_own(start));
-        let running = start_with_stdin(&mut command, &stdin);
-        eventually_within(PATIENCE, &format!("{name} has ended"), || is_over(running.pid()));
-        let outcome = running.finish();
+        let (outcome, fixture) = run_to_end(fixture, start);
         model.finished();
         assert!(!project.join("notes").exists() && !project.join("ignored").exists(), "{name}");
         assert!(project.join("src/c.txt").exists(), "{name}: {outcome:?}");
