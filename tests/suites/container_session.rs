@@ -356,30 +356,46 @@ fn a_start_that_fails_halfway_leaves_nothing() {
     }
 }
 
-/// A user with only some of the images gets a warning that tools do not run in containers.
+/// Without any image all tools run on this machine, with one line; one missing image of several concerns only its
+/// own tools.
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn missing_images_are_reported_and_no_container_is_started() {
-    let test = "missing_images_are_reported_and_no_container_is_started";
+fn a_missing_image_concerns_its_own_tools_only() {
+    let test = "a_missing_image_concerns_its_own_tools_only";
     let Some(engine) = Engine::of_run(test) else { return };
     // Docker is preferred; podman's images do not count for it.
     if !can_run(test, &["test", engine.name(), "=", "docker"]) {
         return;
     }
     let prefix = format!("aifo-t{}/", std::process::id());
-    let image = format!("{prefix}aifo-toolchain-python:latest");
-    engine.text(["tag", EVERY_TOOL, &image]);
+    let of = |kind: &str| format!("{prefix}aifo-toolchain-{kind}:latest");
     let containers = ContainerSetup::of(&engine);
-    let mut run = containers.setup().coder();
-    run.env("AIFO_CODER_IMAGE_PREFIX", &prefix).args(["run", "--backend", "auto", "--workspace"]);
-    run.arg(containers.setup().workspace()).args(["--toolchain", "python,node", "--", "true"]);
-    let outcome = Outcome::of(&mut run);
-    engine.text(["rmi", &image]);
+    let call = |kinds: &str| {
+        let mut run = containers.setup().coder();
+        run.env("AIFO_CODER_IMAGE_PREFIX", &prefix).args(["run", "--backend", "auto"]);
+        run.arg("--workspace").arg(containers.setup().workspace()).args(["--toolchain", kinds]);
+        run.args(["--", "sh", "-c", "python3 -c 'print(1 + 1)'; node -v; echo $?"]);
+        Outcome::of(&mut run)
+    };
+    let none = call("rust,go");
     let message = format!(
-        "aifo-coder: docker has no image {prefix}aifo-toolchain-node:latest; all tools run as processes of \
-         this machine; to run them in containers, see: aifo-coder setup\n"
+        "aifo-coder: docker has no image {}, {}; all tools run as processes of this machine; to run \
+         them in containers, see: aifo-coder setup\n",
+        of("rust"),
+        of("go")
     );
-    assert_eq!(outcome.exited(0).stderr, message);
+    assert!(none.exited(0).stderr.starts_with(&message), "{}", none.stderr);
+    engine.text(["tag", EVERY_TOOL, &of("python")]);
+    let one = call("python,node");
+    engine.text(["rmi", &of("python")]);
+    let message = format!(
+        "aifo-coder: docker has no image {}; tools of node are refused until it has one: aifo-coder setup\n",
+        of("node")
+    );
+    assert!(one.stderr.starts_with(&message), "{}", one.stderr);
+    let refusal = format!("the node sidecar has no image '{}' yet; load it", of("node"));
+    assert!(one.stderr.contains(&refusal), "{}", one.stderr);
+    assert_eq!(one.exited(0).text(), "2\n86\n", "{}", one.stderr);
 }
 
 /// Of the kinds that the project's files do not show, those with an image start with their first call.
@@ -405,8 +421,8 @@ fn a_kind_on_demand_starts_if_its_image_exists() {
     let outcome = call("python3 -c 'print(1 + 1)'; cargo say; echo $?");
     engine.text(["rmi", &of("go"), &of("python")]);
     let refusal = format!(
-        "tool 'cargo' not available in running sidecars; the rust sidecar has no image '{}' yet; load it \
-         into {}, or start a session with --toolchain rust\n",
+        "tool 'cargo' not available in running sidecars; the rust sidecar has no image '{0}' yet; load it \
+         into {1}, or pull it with {1}\n",
         of("rust"),
         engine.name()
     );

@@ -59,7 +59,7 @@ fn a_plan_is_carried_out_after_consent() {
     let setup = project();
     let outcome = Outcome::of(&mut setup_command(&setup, &["codex"]));
     let nothing = "aifo-coder: nothing was built or pulled; repeat the command with --yes\n";
-    assert_eq!(outcome.exited(0).stderr, plan(&setup, TO_PULL) + nothing);
+    assert_eq!(outcome.exited(1).stderr, plan(&setup, TO_PULL) + nothing);
 
     let terminal = Terminal::new();
     let process = terminal.start(&setup_command(&setup, &["codex"]));
@@ -107,7 +107,7 @@ fn agents_with_a_state_are_part_of_the_plan() {
     let setup = project();
     fs::create_dir_all(setup.scratch().join("home/.codex")).unwrap();
     let outcome = Outcome::of(&mut setup_command(&setup, &[]));
-    assert!(outcome.exited(0).stderr.starts_with(&plan(&setup, TO_PULL)), "{}", outcome.stderr);
+    assert!(outcome.exited(1).stderr.starts_with(&plan(&setup, TO_PULL)), "{}", outcome.stderr);
     let outcome = Outcome::of(&mut setup_command(&setup, &["codx"]));
     let expected = "aifo-coder: AGENT: there is no agent 'codx'\nhint: did you mean 'codex'?\n";
     assert_eq!(outcome.exited(2).stderr, expected);

@@ -58,8 +58,11 @@ pub(crate) async fn setup(flags: &Setup) -> anyhow::Result<ExitCode> {
     plan.print()?;
     if plan.steps.iter().all(|step| step.action == Action::None) {
         console::say("all images are present");
-    } else if !flags.yes && !agrees() {
+    } else if !flags.yes && !is_terminal() {
         console::say("nothing was built or pulled; repeat the command with --yes");
+        return Ok(ExitCode::FAILURE);
+    } else if !flags.yes && !agrees() {
+        console::say("nothing was built or pulled");
         return Ok(ExitCode::SUCCESS);
     } else if !plan.carry_out(flags, &config).await? {
         return Ok(ExitCode::FAILURE);
@@ -266,11 +269,12 @@ fn because(decision: &ImageDecision) -> String {
     decision.request().unwrap_or_default()
 }
 
-/// Asks on a terminal; without one the answer is no.
+fn is_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Asks on a terminal.
 fn agrees() -> bool {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return false;
-    }
     console::say_lines("aifo-coder: continue? [Y/n] ");
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line).unwrap_or_default();

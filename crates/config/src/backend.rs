@@ -5,14 +5,15 @@ use std::path::Path;
 use aifo_engine::{Engine, EngineError};
 use aifo_host::{TrustedPrograms, own_certificates};
 use aifo_launch::{
-    Admission, Attachments, BackendChoice, BackendRequest, ChoiceError, Containers, Fallback,
-    ImageDialogue, SidecarBackend,
+    Admission, Attachments, BackendChoice, BackendRequest, ChoiceError, ChosenBackend, Containers,
+    Fallback, ImageDialogue, MissingImage, SidecarBackend,
 };
 use aifo_network::LocalNames;
 use aifo_sidecar::{Images, Net};
 use aifo_terminal::console;
 
 use crate::session_error::SessionError;
+use crate::source::Source;
 use crate::table::Config;
 
 impl Config {
@@ -24,7 +25,7 @@ impl Config {
         fallback: Fallback,
         programs: &TrustedPrograms,
         dialogue: &mut impl ImageDialogue,
-    ) -> Result<(SidecarBackend, Option<Attachments>), SessionError> {
+    ) -> Result<(ChosenBackend, Option<Attachments>), SessionError> {
         let attached = self.kinds.attached.iter();
         let attached = attached.map(|(kind, name)| (kind.clone(), name.value.clone())).collect();
         let request = BackendRequest {
@@ -33,6 +34,7 @@ impl Config {
             workspace,
             toolchains: &self.toolchains.value.list,
             on_demand: &self.toolchains.value.on_demand,
+            are_detected: matches!(self.toolchains.source, Source::Detected(_)),
             attached: &attached,
         };
         let chosen = request.choose(programs, |engine| self.containers(engine), dialogue).await;
@@ -55,15 +57,8 @@ impl Config {
                 }
                 containers.admitted = self.admitted()?;
                 containers.settings = self.tool_settings(workspace, &containers.admitted);
-                let on_demand = &self.toolchains.value.on_demand;
-                for settings in
-                    containers.settings.iter().filter(|it| !on_demand.contains(&it.kind))
-                {
-                    for what in &settings.left_out {
-                        let kind = &settings.kind;
-                        tracing::warn!("tools of {kind} do not get a setting of yours: {what}");
-                    }
-                }
+                report_without_image(&containers.engine, &chosen.without_image);
+                warn_of_left_out(containers);
                 let is_admitted = self.admit.iter().any(|it| it.value == Admission::CaBundle);
                 // Without a network they are not needed.
                 if !is_admitted && containers.net != Net::None {
@@ -76,7 +71,7 @@ impl Config {
         }
         let attachments = request.attachments(&chosen.backend, programs).await;
         let attachments = attachments.map_err(SessionError::Attach)?;
-        Ok((chosen.backend, attachments))
+        Ok((chosen, attachments))
     }
 
     /// Returns the network by name of local tools, if the user has set it.
@@ -117,6 +112,29 @@ impl Config {
         }
         limits.cpus = self.cpus.value;
         containers
+    }
+}
+
+/// Logs the user's settings that tools of the session's start do not get.
+fn warn_of_left_out(containers: &Containers) {
+    let waiting = &containers.images.never_pulled;
+    for settings in containers.settings.iter().filter(|it| !waiting.contains(&it.kind)) {
+        for what in &settings.left_out {
+            let kind = &settings.kind;
+            tracing::warn!("tools of {kind} do not get a setting of yours: {what}");
+        }
+    }
+}
+
+/// Logs which tools are refused until their image exists.
+fn report_without_image(engine: &Engine, missing: &[MissingImage]) {
+    if let Some((_, image)) = missing.first() {
+        let names: Vec<_> = missing.iter().map(|(kind, _)| kind.as_str()).collect();
+        let (kinds, flavor) = (names.join(", "), engine.flavor());
+        tracing::info!(
+            target: console::PROGRESS,
+            "{flavor} has no image {image}; tools of {kinds} are refused until it has one: aifo-coder setup"
+        );
     }
 }
 

@@ -8,7 +8,9 @@ use aifo_agents::{known_agents, state_directories};
 use aifo_host::{
     CheckedWorkspace, HistorySettings, ShimBinary, TrustedPrograms, UserProgram, history_store,
 };
-use aifo_launch::{Fallback, ImageDialogue, SessionConfig, SidecarBackend, Verbosity};
+use aifo_launch::{
+    Fallback, ImageDialogue, MissingImage, SessionConfig, SidecarBackend, Verbosity,
+};
 use aifo_policy::Judge;
 use aifo_sidecar::Startup;
 use aifo_types::ToolName;
@@ -62,13 +64,11 @@ impl Config {
         }
         let mut session = SessionConfig::new(workspace, ShimBinary::find(|| programs.clone())?);
         session.toolchains.clone_from(&self.toolchains.value.list);
-        (session.backend, session.attached) =
+        let (chosen, attached) =
             self.choose_backend(workspace, fallback, &programs, dialogue).await?;
+        (session.backend, session.attached) = (chosen.backend, attached);
         session.local_names = self.local_names(workspace);
-        session.startup = Startup {
-            on_demand: self.toolchains.value.on_demand.clone(),
-            idle_stop: self.idle_stop_secs.value.map(Duration::from_secs),
-        };
+        session.startup = self.startup(chosen.without_image);
         session.caches = self.caches.value;
         session.listen.clone_from(&self.listen.value);
         let judge = self.judge(workspace);
@@ -102,6 +102,13 @@ impl Config {
             session.verbosity = Verbosity::Verbose;
         }
         Ok(session)
+    }
+
+    /// Returns when sidecars start: those without an image wait for a call.
+    fn startup(&self, without_image: Vec<MissingImage>) -> Startup {
+        let waiting = without_image.into_iter().map(|(kind, _)| kind);
+        let on_demand = self.toolchains.value.on_demand.iter().cloned().chain(waiting).collect();
+        Startup { on_demand, idle_stop: self.idle_stop_secs.value.map(Duration::from_secs) }
     }
 
     fn history(&self, workspace: &Path, programs: &TrustedPrograms) -> Option<HistorySettings> {

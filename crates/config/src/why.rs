@@ -74,7 +74,9 @@ async fn place(config: &Config, workspace: &Path) -> Result<SidecarLocation, Ses
         }
         BackendChoice::Auto => {
             let fallback = Fallback::Local;
-            match config.choose_backend(workspace, fallback, &programs, &mut NoDialogue).await?.0 {
+            let chosen =
+                config.choose_backend(workspace, fallback, &programs, &mut NoDialogue).await?;
+            match chosen.0.backend {
                 SidecarBackend::Local => SidecarLocation::Machine,
                 SidecarBackend::Containers(_) | SidecarBackend::Pod(_) => {
                     SidecarLocation::Containers

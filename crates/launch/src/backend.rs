@@ -95,6 +95,9 @@ impl SidecarBackend {
     }
 }
 
+/// A kind, and its image that an engine does not have.
+pub type MissingImage = (Kind, String);
+
 /// Settings of a session's containers.
 #[derive(Clone, Debug)]
 pub struct Containers {
@@ -167,11 +170,11 @@ impl Containers {
     }
 
     /// Returns those images of the kinds that the engine does not have.
-    pub async fn missing_images(&self, kinds: &[Kind]) -> Vec<String> {
+    pub async fn missing_images(&self, kinds: &[Kind]) -> Vec<MissingImage> {
         // An engine's command takes tens of milliseconds.
         let checks = kinds.iter().map(|kind| {
-            let (engine, image) = (self.engine.clone(), self.images.of(kind));
-            tokio::spawn(async move { (!engine.has_image(&image).await).then_some(image) })
+            let (engine, kind, image) = (self.engine.clone(), kind.clone(), self.images.of(kind));
+            tokio::spawn(async move { (!engine.has_image(&image).await).then_some((kind, image)) })
         });
         let mut missing = Vec::new();
         for check in checks.collect::<Vec<_>>() {

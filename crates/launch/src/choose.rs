@@ -8,14 +8,14 @@ use aifo_host::{PodError, PodSession, Toolchain};
 use aifo_types::Kind;
 
 use crate::attachments::Attachments;
-use crate::backend::{Containers, SidecarBackend};
+use crate::backend::{Containers, MissingImage, SidecarBackend};
 use crate::pins::ImageDecision;
 use crate::toolchain_images::{ImageDialogue, ToolchainImages};
 
 /// The requested backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// In containers if an engine answers and has the images, else by the [`Fallback`].
+    /// In containers if an engine answers and has an image, else by the [`Fallback`].
     Auto,
     /// In containers of this engine.
     Engine(Flavor),
@@ -81,6 +81,8 @@ pub struct BackendRequest<'a> {
     pub toolchains: &'a [Toolchain],
     /// Those of them that need an image only when they are called.
     pub on_demand: &'a BTreeSet<Kind>,
+    /// Whether the project's files show them; those whose image is missing then wait for a call too.
+    pub are_detected: bool,
     /// The user's own containers, by kind; these kinds need no image.
     pub attached: &'a BTreeMap<Kind, String>,
 }
@@ -92,6 +94,8 @@ pub struct ChosenBackend {
     pub backend: SidecarBackend,
     /// Why `Auto` fell back to processes of this machine.
     pub fallback_reason: Option<String>,
+    /// The kinds whose image is missing: their first call looks for it again.
+    pub without_image: Vec<MissingImage>,
 }
 
 impl BackendRequest<'_> {
@@ -110,7 +114,7 @@ impl BackendRequest<'_> {
         }
         if self.choice == BackendChoice::Pod {
             let backend = SidecarBackend::Pod(PodSession::of_environment()?);
-            return Ok(ChosenBackend { backend, fallback_reason: None });
+            return Ok(ChosenBackend::of(backend));
         }
         let may_fall_back = self.choice == BackendChoice::Auto
             && self.fallback == Fallback::Local
@@ -129,26 +133,48 @@ impl BackendRequest<'_> {
         let undecided: Vec<Toolchain> = undecided.cloned().collect();
         let images =
             ToolchainImages::decide(&containers, &undecided, self.workspace, dialogue).await;
-        if may_fall_back {
-            let has_initial = self.initial().next().is_some();
-            let kinds = self.toolchains.iter().map(|toolchain| &toolchain.kind);
-            let needed = kinds.filter(|kind| !has_initial || !self.on_demand.contains(kind));
-            let needed: Vec<Kind> = needed.cloned().collect();
-            let mut unnamed = needed.clone();
-            unnamed
-                .retain(|kind| !self.is_named(kind, &containers) && !images.replaces_usual(kind));
-            let missing = containers.missing_images(&unnamed).await;
-            // One image is enough if each sidecar waits for a call.
-            let enough = if has_initial { 0 } else { needed.len().saturating_sub(1) };
-            if missing.len() > enough {
+        // With a prefix, the engine may pull them.
+        let may_wait = may_fall_back || (self.are_detected && containers.images.prefix.is_empty());
+        let mut without_image = Vec::new();
+        if may_wait {
+            let is_all;
+            (without_image, is_all) = self.missing(&containers, &images, dialogue.may_pull()).await;
+            if is_all && may_fall_back {
+                let names: Vec<_> = without_image.into_iter().map(|(_, image)| image).collect();
                 let reason =
-                    format!("{} has no image {}", containers.engine_text(), missing.join(", "));
+                    format!("{} has no image {}", containers.engine_text(), names.join(", "));
                 return Ok(ChosenBackend::local(Some(reason)));
             }
+            // Without the version that the user requests, the session does not start.
+            without_image.retain(|(kind, _)| !self.has_version(kind));
         }
+        containers.images.never_pulled.extend(without_image.iter().map(|(kind, _)| kind.clone()));
         images.apply(&mut containers, dialogue).await.map_err(ChoiceError::Version)?;
         let backend = SidecarBackend::Containers(Box::new(containers));
-        Ok(ChosenBackend { backend, fallback_reason: None })
+        Ok(ChosenBackend { without_image, ..ChosenBackend::of(backend) })
+    }
+
+    /// Finds the images that the engine lacks of the kinds that start with the session, or of all if each waits for
+    /// a call; and whether none of these kinds has one.
+    async fn missing(
+        &self,
+        containers: &Containers,
+        images: &ToolchainImages,
+        may_pull: bool,
+    ) -> (Vec<MissingImage>, bool) {
+        let has_initial = self.initial().next().is_some();
+        let mut kinds: Vec<_> = self.toolchains.iter().map(|it| it.kind.clone()).collect();
+        kinds.retain(|kind| !has_initial || !self.on_demand.contains(kind));
+        let needed = kinds.len();
+        kinds.retain(|kind| !self.is_named(kind, containers) && !images.is_found(kind, may_pull));
+        let missing = containers.missing_images(&kinds).await;
+        let is_all = needed > 0 && missing.len() == needed;
+        // A kind on demand is refused by its own call.
+        (if has_initial || is_all { missing } else { Vec::new() }, is_all)
+    }
+
+    fn has_version(&self, kind: &Kind) -> bool {
+        self.toolchains.iter().any(|it| it.kind == *kind && it.version.is_some())
     }
 
     /// Returns whether the user requests a version, which processes of this machine cannot provide.
@@ -191,7 +217,11 @@ impl BackendRequest<'_> {
 }
 
 impl ChosenBackend {
+    fn of(backend: SidecarBackend) -> Self {
+        ChosenBackend { backend, fallback_reason: None, without_image: Vec::new() }
+    }
+
     fn local(fallback_reason: Option<String>) -> Self {
-        ChosenBackend { backend: SidecarBackend::Local, fallback_reason }
+        ChosenBackend { fallback_reason, ..ChosenBackend::of(SidecarBackend::Local) }
     }
 }

@@ -71,7 +71,7 @@ mod workspace_lock;
 pub use agent::{Agent, AgentEnd, AgentEnvironment, ContainerEnvironment, HostEnvironment};
 pub use ask_command::run_ask_command;
 pub use attachments::Attachments;
-pub use backend::{Containers, RunnerTransport, SidecarBackend};
+pub use backend::{Containers, MissingImage, RunnerTransport, SidecarBackend};
 pub use cache::{Cache, CacheError, CacheLocation, cache_sizes, caches};
 pub use check::ShimFinding;
 pub use choose::{BackendChoice, BackendRequest, ChoiceError, ChosenBackend, Fallback};

@@ -78,10 +78,11 @@ impl ToolchainImages {
         }
     }
 
-    /// Returns whether a kind needs its usual image no longer.
-    pub(crate) fn replaces_usual(&self, kind: &Kind) -> bool {
+    /// Returns whether a kind has an image: another than its usual one, or one that is pulled.
+    pub(crate) fn is_found(&self, kind: &Kind, may_pull: bool) -> bool {
         let of_kind = self.decisions.iter().find(|decision| decision.kind == *kind);
         match of_kind.map(|decision| &decision.reason) {
+            Some(ImageReason::Pullable { .. }) => may_pull,
             Some(reason) => matches!(reason, ImageReason::Tag | ImageReason::Official),
             None => self.agreed().is_some() && self.kinds.contains(kind),
         }

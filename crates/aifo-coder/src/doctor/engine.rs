@@ -43,6 +43,7 @@ async fn images_of(engine: &Engine, context: &CheckContext) -> Option<Finding> {
         context.config.toolchains.value.initial().map(|it| it.kind.clone()).collect();
     let containers = context.config.containers(engine.clone());
     let missing = containers.missing_images(&kinds).await;
+    let missing: Vec<_> = missing.into_iter().map(|(_, image)| image).collect();
     let check = format!("{} images", engine.flavor());
     match (kinds.len(), missing.as_slice()) {
         (0, _) => None,

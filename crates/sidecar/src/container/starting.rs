@@ -88,10 +88,7 @@ impl Shared {
         let option = engine.flavor().build_option();
         let remedy = match images.is_usual(kind) && aifo_policy::kind_spec(kind).is_some() {
             true => format!("build it with: aifo-coder images build {option}{kind}"),
-            false => format!(
-                "load it into {}, or start a session with --toolchain {kind}",
-                engine.flavor()
-            ),
+            false => format!("load it into {0}, or pull it with {0}", engine.flavor()),
         };
         Err(SidecarError::NoImage { kind: kind.clone(), image, remedy })
     }
