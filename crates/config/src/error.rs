@@ -65,8 +65,9 @@ pub struct UsageError(pub String);
 
 /// Returns the known word closest to `word`, if it is similar enough.
 pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let rated =
-        known.into_iter().map(|candidate| (strsim::levenshtein(word, candidate), candidate));
+    // Two exchanged letters are one mistake.
+    let distance = |candidate| strsim::damerau_levenshtein(word, candidate);
+    let rated = known.into_iter().map(|candidate| (distance(candidate), candidate));
     // With more than half of the letters wrong, suggestions are noise.
     let near = rated.filter(|(distance, candidate)| 2 * distance <= candidate.len());
     near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
@@ -84,6 +85,7 @@ mod tests {
             ("max-secs", Some("max_secs")),
             ("Verbose", Some("verbose")),
             ("max_execution", Some("max_executions")),
+            ("lsiten", Some("listen")),
             ("image", None),
             ("", None),
         ];

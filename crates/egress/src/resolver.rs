@@ -37,8 +37,12 @@ impl Resolve for SystemResolver {
                 builder.build()
             };
             let resolver = resolver.get_or_try_init(build).await.map_err(io::Error::other)?;
-            let found = resolver.lookup_ip(host).await.map_err(io::Error::other)?;
-            Ok(found.iter().collect())
+            match resolver.lookup_ip(host).await {
+                Ok(found) => Ok(found.iter().collect()),
+                // Its text is about queries and zones.
+                Err(error) if error.is_no_records_found() => Ok(Vec::new()),
+                Err(error) => Err(io::Error::other(error)),
+            }
         })
     }
 }
@@ -57,5 +61,12 @@ mod tests {
     async fn resolves_names_of_the_hosts_file() {
         let found = SystemResolver::default().resolve("localhost").await.unwrap();
         assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");
+    }
+
+    /// No name server is asked for this domain.
+    #[tokio::test]
+    async fn a_name_without_an_address_is_no_error() {
+        let found = SystemResolver::default().resolve("nothing.invalid").await.unwrap();
+        assert!(found.is_empty(), "{found:?}");
     }
 }

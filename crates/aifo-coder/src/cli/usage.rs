@@ -116,11 +116,11 @@ fn short_help_of_run() -> String {
 /// Replaces clap's tip for an unknown option, to pass it as a value: no command takes an agent or a name
 /// that begins with a hyphen.
 fn with_own_tip(mut error: clap::Error) -> clap::Error {
-    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
-        && let Some((_, tip)) = OTHER_WORDS.iter().find(|(other, _)| other == word)
-    {
-        error.remove(ContextKind::SuggestedSubcommand);
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*tip).into()]));
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
+        if let Some(tip) = tip_for_word(word) {
+            error.remove(ContextKind::SuggestedSubcommand);
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        }
         return error;
     }
     let option = match error.get(ContextKind::InvalidArg) {
@@ -140,6 +140,17 @@ fn with_own_tip(mut error: clap::Error) -> clap::Error {
     };
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
     error
+}
+
+/// Returns the tip for a word that is no command.
+fn tip_for_word(word: &str) -> Option<String> {
+    if let Some((_, tip)) = OTHER_WORDS.iter().find(|(other, _)| *other == word) {
+        return Some((*tip).to_owned());
+    }
+    let command = Cli::built();
+    let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let near = suggestion(word, shown.map(clap::Command::get_name))?;
+    Some(format!("did you mean '{near}'?"))
 }
 
 /// Errors: the first word of a command's words is an option that the command does not have. clap takes
@@ -189,6 +200,14 @@ mod tests {
             let text = with_own_tip(error).to_string();
             assert!(text.contains(&format!("tip: {tip}")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_word_with_a_slip_is_near_a_command() {
+        for (word, near) in [("rnu", "run"), ("apprve", "approve"), ("doctr", "doctor")] {
+            assert_eq!(tip_for_word(word), Some(format!("did you mean '{near}'?")));
+        }
+        assert_eq!(tip_for_word("xyzzy"), None);
     }
 
     #[test]
