@@ -206,11 +206,17 @@ fn a_refused_name_explains_a_failure_without_certificates() {
     let server = Server::start();
     let ca = server.directory.path().join("ca.pem").display().to_string();
     let setup = ContainerSetup::of(&engine).env("SSL_CERT_FILE", &ca).flag("--net", "names");
+    let setup = setup.flag("--allow", "npm.invalid");
     let session = setup.kind_from("node", "aifo-toolchain-node:latest").start();
-    let view = ["view", "thing", "--fetch-retries=0", "--registry", "https://npm.test/"];
-    let outcome = session.run("npm", &view);
-    let line = "aifo: npm was refused npm.test; allow it with: aifo-coder net allow npm.test\n";
-    assert!(!outcome.status.success() && outcome.stderr.ends_with(line), "{outcome:?}");
+    for (url, refusal) in [
+        ("https://npm.test/", "npm.test; allow it with: aifo-coder net allow npm.test"),
+        ("https://npm.invalid/", "npm.invalid:443: cannot resolve it: it has no address"),
+    ] {
+        let outcome =
+            session.run("npm", &["view", "thing", "--fetch-retries=0", "--registry", url]);
+        let line = format!("aifo: npm was refused {refusal}\n");
+        assert!(!outcome.status.success() && outcome.stderr.ends_with(&line), "{outcome:?}");
+    }
     session.finish();
 }
 

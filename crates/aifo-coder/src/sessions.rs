@@ -25,7 +25,10 @@ pub(crate) async fn list(flags: &Ps) -> anyhow::Result<ExitCode> {
     }
     let sessions = running_sessions();
     let containers = containers_of(&sessions).await;
-    let rows: Vec<_> = sessions.iter().map(|session| Row::of(session, &containers)).collect();
+    let mut rows: Vec<_> = sessions.iter().map(|session| Row::of(session, &containers)).collect();
+    for (row, session) in rows.iter_mut().zip(&sessions) {
+        row.questions = questions(session).await;
+    }
     if flags.json {
         paint::print_json(&rows)?;
     } else {
@@ -38,6 +41,15 @@ pub(crate) async fn list(flags: &Ps) -> anyhow::Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// Returns the number of a session's open questions; `None` if it asks none, or does not answer.
+async fn questions(session: &SessionInfo) -> Option<usize> {
+    let mut client = ControlClient::connect(session).ok()?;
+    let open = tokio::time::timeout(ANSWER_TIMEOUT, client.list()).await.ok()?.ok()?;
+    Some(open.len())
+}
+
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns the containers of these sessions. Names engines that do not answer on stderr.
 async fn containers_of(sessions: &[SessionInfo]) -> Vec<Container> {
@@ -68,10 +80,11 @@ fn table(rows: &[Row<'_>], is_verbose: bool) -> String {
     let head = ["NAME", "UPTIME", "STATE", "TOOLCHAINS", "WORKSPACE"].map(str::to_owned);
     let cells = rows.iter().map(|row| {
         let uptime = uptime(Duration::from_secs(row.uptime_secs));
-        let state = match row.clients {
-            None => "runs",
-            Some(0) => "detached",
-            Some(_) => "attached",
+        let state = match (row.questions, row.clients) {
+            (Some(1..), _) => "asks",
+            (_, None) => "runs",
+            (_, Some(0)) => "detached",
+            (_, Some(_)) => "attached",
         };
         let name = row.name.to_owned();
         [name, uptime, state.to_owned(), row.toolchains(), row.workspace.clone()]
@@ -130,10 +143,8 @@ pub(crate) async fn asking(given: Option<&str>) -> anyhow::Result<SessionInfo> {
     if meant.len() > 1 {
         let mut open = Vec::new();
         for at in meant {
-            let Some(Ok(mut client)) = sessions.get(at).map(ControlClient::connect) else {
-                continue;
-            };
-            if client.list().await.is_ok_and(|questions| !questions.is_empty()) {
+            let Some(session) = sessions.get(at) else { continue };
+            if questions(session).await.is_some_and(|count| count > 0) {
                 open.push(at);
             }
         }
@@ -167,6 +178,8 @@ struct Row<'a> {
     agent: Option<&'a str>,
     /// The number of its clients, if it is held.
     clients: Option<usize>,
+    /// The open questions about calls, if it can ask.
+    questions: Option<usize>,
     /// Requests to models with keys that the agent does not have, if there were some.
     models: Option<ModelRow>,
     #[serde(skip)]
@@ -234,6 +247,7 @@ impl<'a> Row<'a> {
                 HeldState::Running(clients) => Some(clients),
                 HeldState::Ended(_) | HeldState::Lost => None,
             }),
+            questions: None,
             models_line: usage.as_ref().and_then(model_usage),
             models: usage.map(|usage| ModelRow {
                 requests: usage.requests,

@@ -211,9 +211,10 @@ impl Record {
         self.stack.report(self.event.clone());
     }
 
-    /// Returns the work that a refusal waits for; `None` for a failure.
+    /// Returns the work that a refusal waits for; `None` for a failure whose cause the client can see.
     fn before_refusal(&self, error: &ConnectionError) -> Option<BoxFuture<()>> {
-        if !error.is_refusal() {
+        // To the client every name resolves.
+        if !error.is_refusal() && !matches!(error, ConnectionError::Resolve(_)) {
             return None;
         }
         let (verdict, error) = (NameVerdict::Refused, Some(error.clone()));

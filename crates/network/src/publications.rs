@@ -51,8 +51,9 @@ impl Publications {
         Publications { mirrors, reserved, connections, _guard: guard, open: Mutex::default() }
     }
 
-    /// Publishes a port until the session ends, and returns its address on this machine. Errors: the
-    /// address cannot be bound, or the port is one of a rule.
+    /// Publishes a port until the session ends, and returns its address on this machine: that of before, if
+    /// the session has published the port at this address. Errors: the address cannot be bound, or the port is
+    /// one of a rule.
     pub fn add(&self, published: PublishedPort) -> Result<SocketAddr, String> {
         let PublishedPort { address, or_any, port } = published;
         if self.reserved.contains(&port) {
@@ -67,6 +68,12 @@ impl Publications {
             )
         };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |of: &&(SocketAddr, u16)| {
+            of.1 == port && of.0.ip() == address.ip() && (or_any || of.0 == address)
+        };
+        if let Some((bound, _)) = open.addresses.iter().find(is_same) {
+            return Ok(*bound);
+        }
         if open.addresses.len() >= MAX_PUBLISHED {
             return Err(format!("a session publishes at most {MAX_PUBLISHED} ports"));
         }

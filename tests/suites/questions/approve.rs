@@ -7,15 +7,19 @@ use aifo_tests::{Outcome, Session, binaries, eventually};
 use super::{ended, session, session_directory, shim, spawn};
 
 fn approve(session: &Session) -> Command {
-    let mut approve = Command::new(&binaries().coder);
+    coder(session, "approve")
+}
+
+fn coder(session: &Session, word: &str) -> Command {
+    let mut coder = Command::new(&binaries().coder);
     let scratch = session.scratch();
-    approve
+    coder
         .env_clear()
         .env("HOME", scratch.join("home"))
         .env("XDG_RUNTIME_DIR", scratch.join("run"))
         .env("TMPDIR", scratch.join("run"))
-        .arg("approve");
-    approve
+        .arg(word);
+    coder
 }
 
 /// Waits until this many questions are open, and returns what `approve` prints.
@@ -40,10 +44,17 @@ fn questions_are_listed_and_answered_without_a_terminal() {
     let expected =
         format!("q1  make say \"a b\" ask\n  in {directory}\n  rule 'make': it is shared\n");
     assert_eq!(listed(&session, 1), expected);
+    let state = || {
+        let text = Outcome::of(&mut coder(&session, "ps")).exited(0).text();
+        let row = text.lines().nth(1).unwrap_or_else(|| panic!("no row in {text}"));
+        row.split_whitespace().nth(2).unwrap().to_owned()
+    };
+    assert_eq!(state(), "asks");
     let unknown = Outcome::of(approve(&session).args(["--answer", "q1", "yes"]));
     assert!(unknown.exited(2).stderr.contains("one of once, session"), "{}", unknown.stderr);
     Outcome::of(approve(&session).args(["--answer", "q1", "once"])).exited(0);
     assert_eq!(ended(call).1, "a b ask\n");
+    assert_eq!(state(), "runs");
     let late = Outcome::of(approve(&session).args(["--answer", "q1", "deny"]));
     let expected = "question 'q1' was already answered with 'once' by approve (pid ";
     assert!(late.exited(1).stderr.contains(expected), "{}", late.stderr);

@@ -68,39 +68,43 @@ fn scope(flags: &NetAllow) -> anyhow::Result<RuleScope> {
 /// Adds the rules to a session with a network by name. A failure is a message, as the file has them.
 fn add_to_session(session: &SessionInfo, scope: &RuleScope, rules: &[String], parsed: &NetRules) {
     let Some(ports) = &session.name_ports else { return };
-    let (id, of) = match scope {
-        RuleScope::All => (&session.id, String::new()),
-        RuleScope::Agent => (&session.id, " for its agent".to_owned()),
+    let (name, of) = match scope {
+        RuleScope::All => (&session.name, String::new()),
+        RuleScope::Agent => (&session.name, " for its agent".to_owned()),
         RuleScope::Kind(kind) if session.kinds.contains(kind) => {
-            (&session.id, format!(" for tools of {kind}"))
+            (&session.name, format!(" for tools of {kind}"))
         }
         RuleScope::Kind(_) => return,
     };
     if session.backend == LOCAL {
-        console::say(format_args!("session {id} has local sidecars: new sessions have the rules"));
+        console::say(format_args!(
+            "session {name} has local sidecars: new sessions have the rules"
+        ));
         return;
     }
     if let RuleScope::Kind(kind) = scope {
         let others = others_in_stack(session, kind);
         if !others.is_empty() {
             console::say(format_args!(
-                "session {id} has no further rules{of}, which share a network stack with those of \
+                "session {name} has no further rules{of}, which share a network stack with those of \
                  {others}\nhint: new sessions have the rules; to add them for all tools, omit --kind"
             ));
             return;
         }
     }
     if let Err(error) = allow_names(session, scope, rules) {
-        console::say(format_args!("cannot add the rules to session {id}: {error}"));
+        console::say(format_args!("cannot add the rules to session {name}: {error}"));
         return;
     }
-    let missing = parsed.ports().into_iter().filter(|port| !ports.contains(port));
+    // A rule without a port is mostly meant for TLS.
+    let is_meant = |port: &u16| *port != HTTP || rules.iter().any(|rule| rule.contains(':'));
+    let missing = parsed.ports().into_iter().filter(|port| !ports.contains(port) && is_meant(port));
     let missing: Vec<String> = missing.map(|port| port.to_string()).collect();
     if missing.is_empty() {
-        console::say(format_args!("session {id} has the rules{of} from now on"));
+        console::say(format_args!("session {name} has the rules{of} from now on"));
     } else {
         console::say(format_args!(
-            "session {id} has the rules{of} from now on, but no listener at port {}\n\
+            "session {name} has the rules{of} from now on, but no listener at port {}\n\
              hint: start a new session for this port",
             missing.join(", ")
         ));
@@ -114,6 +118,8 @@ fn others_in_stack(session: &SessionInfo, kind: &Kind) -> String {
     let others: Vec<_> = kinds.filter(|other| *other != kind).map(Kind::as_str).collect();
     others.join(" and ")
 }
+
+const HTTP: u16 = 80;
 
 /// The name of the local backend.
 const LOCAL: &str = "local";

@@ -63,8 +63,8 @@ pub(crate) fn explain(
         mode: config.network_mode(),
         stacks: decisions(&rules, &stacks, &name, port),
         addresses: match resolve {
-            Resolve::Yes => addresses(&name, port, rules.permitted_addresses()),
-            Resolve::No => Vec::new(),
+            Resolve::Yes => Some(addresses(&name, port, rules.permitted_addresses())),
+            Resolve::No => None,
         },
     };
     match as_json {
@@ -135,8 +135,8 @@ struct Checked {
     mode: String,
     stacks: Vec<Row>,
     /// Those that the name has here, if it was resolved.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    addresses: Vec<AddressRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    addresses: Option<Vec<AddressRow>>,
 }
 
 #[derive(Serialize)]
@@ -230,7 +230,10 @@ fn text(checked: &Checked) -> String {
         text += &escape_line(&format!("{label:<width$}  {verdict}: {cause}"));
         text.push('\n');
     }
-    for AddressRow { address, class, remedy } in addresses {
+    if addresses.as_ref().is_some_and(Vec::is_empty) {
+        text += "address  none: this machine does not resolve the name\n";
+    }
+    for AddressRow { address, class, remedy } in addresses.iter().flatten() {
         text += &match (class, remedy) {
             (Some(class), Some(remedy)) => {
                 format!("address  {address} is {class}, so it is refused; to permit it: {remedy}\n")
@@ -283,7 +286,7 @@ mod tests {
                 port,
                 mode: mode.to_owned(),
                 stacks,
-                addresses: Vec::new(),
+                addresses: None,
             })
         };
         let rows = [
@@ -324,12 +327,13 @@ mod tests {
             port: 443,
             mode,
             stacks,
-            addresses: Vec::new(),
+            addresses: Some(Vec::new()),
         });
         let expected = "crates.io:443\n\
                         tools:rust                allowed: '@rust' (rust, default)\n\
                         tools:c-cpp (c-cpp, zig)  refused: no rule allows it\n\
-                        agent                     refused: no rule allows it\n";
+                        agent                     refused: no rule allows it\n\
+                        address  none: this machine does not resolve the name\n";
         assert_eq!(text, expected);
     }
 }
