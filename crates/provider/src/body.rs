@@ -24,6 +24,8 @@ pub(crate) type ResponseBody = Either<Full<Bytes>, Received>;
 
 /// A request's body that passes through, without trailers. It has no buffer: it reads as fast as its receiver.
 pub(crate) struct Sent {
+    /// Bytes that were read before, in what they became.
+    begin: Option<Bytes>,
     body: Incoming,
     meter: Arc<Meter>,
 }
@@ -74,7 +76,12 @@ const UNSENT_TIME: Duration = Duration::from_secs(60);
 
 impl Sent {
     pub(crate) fn new(body: Incoming, meter: Arc<Meter>) -> Self {
-        Sent { body, meter }
+        Sent { begin: None, body, meter }
+    }
+
+    /// Returns a body that begins with these bytes.
+    pub(crate) fn with_begin(begin: Bytes, body: Incoming, meter: Arc<Meter>) -> Self {
+        Sent { begin: (!begin.is_empty()).then_some(begin), body, meter }
     }
 }
 
@@ -181,8 +188,11 @@ impl Body for Sent {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Sent { body, meter } = self.get_mut();
-        let data = ready!(poll_data(body, context));
+        let Sent { begin, body, meter } = self.get_mut();
+        let data = match begin.take() {
+            Some(begin) => Some(Ok(begin)),
+            None => ready!(poll_data(body, context)),
+        };
         if let Some(Ok(data)) = &data {
             meter.add_sent(data.len());
         }
@@ -190,11 +200,17 @@ impl Body for Sent {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.begin.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let begin = self.begin.as_ref().map_or(0, Bytes::len) as u64;
+        let mut hint = self.body.size_hint();
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + begin);
+        }
+        hint.set_lower(hint.lower() + begin);
+        hint
     }
 }
 
@@ -250,7 +266,7 @@ fn is_plain(error: &Value) -> bool {
 }
 
 /// Reads the next data, past trailers.
-fn poll_data(
+pub(crate) fn poll_data(
     body: &mut Incoming,
     context: &mut Context<'_>,
 ) -> Poll<Option<Result<Bytes, hyper::Error>>> {

@@ -1,5 +1,6 @@
 //! The headers that pass.
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use hyper::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, EXPECT,
     FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, IF_RANGE, PROXY_AUTHENTICATE,
@@ -59,6 +60,10 @@ pub(crate) fn to_provider(headers: &HeaderMap, header: KeyHeader, key: &Key) -> 
     sent.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let (name, text) = match header {
         KeyHeader::Bearer => (AUTHORIZATION, format!("Bearer {}", key.expose())),
+        KeyHeader::Basic(user) => {
+            let pair = zeroize::Zeroizing::new(format!("{user}:{}", key.expose()));
+            (AUTHORIZATION, format!("Basic {}", BASE64_STANDARD.encode(pair.as_bytes())))
+        }
         KeyHeader::Named(name) => (HeaderName::from_static(name), key.expose().to_owned()),
     };
     let mut value = HeaderValue::from_str(&zeroize::Zeroizing::new(text)).ok()?;

@@ -45,17 +45,7 @@ pub(crate) fn judge<'a, S: Served>(
     known: impl Fn() -> String,
 ) -> Result<(&'a S, Permitted), (Option<&'a S>, Refusal)> {
     let early = |refusal| (None, refusal);
-    // hyper's own limit is that of its buffer, which a head may exceed by one read.
-    let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
-    let target = head.uri.path().len() + head.uri.query().map_or(0, str::len);
-    if fields.sum::<usize>() + target > MAX_HEAD {
-        return Err(early(Refusal::Head));
-    }
-    check_host(head.headers, port).map_err(early)?;
-    // An absolute target or CONNECT names another host.
-    if head.uri.authority().is_some() || head.version < Version::HTTP_11 {
-        return Err(early(Refusal::Malformed));
-    }
+    check_head(head, port).map_err(|invalid| early(invalid.into()))?;
     let target = Target::parse(head.uri.path(), head.uri.query());
     let target = target.map_err(|_| early(Refusal::Path))?;
     let served = find(target.provider).ok_or_else(|| early(Refusal::Provider(known())))?;
@@ -79,10 +69,34 @@ pub(crate) fn judge<'a, S: Served>(
     Ok((served, Permitted { path, query: target.query, is_web_socket, is_counted }))
 }
 
+/// Why a head is no request to this proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InvalidHead {
+    TooLong,
+    Host,
+    Malformed,
+}
+
+/// Checks length, host and form of a head.
+pub(crate) fn check_head(head: &Head<'_>, port: u16) -> Result<(), InvalidHead> {
+    // hyper's own limit is that of its buffer, which a head may exceed by one read.
+    let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    let target = head.uri.path().len() + head.uri.query().map_or(0, str::len);
+    if fields.sum::<usize>() + target > MAX_HEAD {
+        return Err(InvalidHead::TooLong);
+    }
+    check_host(head.headers, port)?;
+    // An absolute target or CONNECT names another host.
+    match head.uri.authority().is_some() || head.version < Version::HTTP_11 {
+        true => Err(InvalidHead::Malformed),
+        false => Ok(()),
+    }
+}
+
 /// Requests with another host come from a page or a program that was led here.
-fn check_host(headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
+fn check_host(headers: &HeaderMap, port: u16) -> Result<(), InvalidHead> {
     let mut hosts = headers.get_all(HOST).into_iter();
-    let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(Refusal::Host) };
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(InvalidHead::Host) };
     let is_own = |name: &str| host.as_bytes() == format!("{name}:{port}").as_bytes();
-    if is_own("127.0.0.1") || is_own("localhost") { Ok(()) } else { Err(Refusal::Host) }
+    if is_own("127.0.0.1") || is_own("localhost") { Ok(()) } else { Err(InvalidHead::Host) }
 }

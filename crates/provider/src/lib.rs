@@ -21,7 +21,10 @@
 
 mod background;
 mod body;
+mod connections;
 mod demand;
+mod forge;
+mod forge_refusal;
 mod headers;
 mod judge;
 mod key;
@@ -38,6 +41,7 @@ mod upstream;
 mod url;
 mod usage;
 
+pub use forge::{Forge, ForgeProxy, GateFuture, PushGate, PushedTo};
 pub use key::{Alphabet, Key, KeyError, KeyShape, MAX_KEY, PhantomKey};
 pub use meter::{Usage, UsageLimits};
 pub use providers::{COMPATIBLE, ErrorForm, KeyHeader, PROVIDERS, Provider};

@@ -26,6 +26,8 @@ pub struct Provider {
 pub enum KeyHeader {
     /// `Authorization: Bearer KEY`
     Bearer,
+    /// `Authorization: Basic`, with this user and the key as password.
+    Basic(&'static str),
     /// A header of this name, in lower case, with the key alone.
     Named(&'static str),
 }
@@ -229,6 +231,7 @@ mod tests {
             let prefix = if prefix.is_empty() { String::new() } else { format!("`{prefix}`, ") };
             let header = match provider.key_header {
                 KeyHeader::Bearer => "bearer".to_owned(),
+                KeyHeader::Basic(user) => format!("basic, {user}"),
                 KeyHeader::Named(name) => format!("`{name}`"),
             };
             let row = format!(

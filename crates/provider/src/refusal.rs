@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
+use crate::judge::InvalidHead;
 use crate::providers::ErrorForm;
 
 /// Why a request is not passed on.
@@ -39,6 +40,16 @@ pub(crate) enum Refusal {
     Upstream(String),
     #[error("the provider did not answer within {0} minutes")]
     Timeout(u64),
+}
+
+impl From<InvalidHead> for Refusal {
+    fn from(invalid: InvalidHead) -> Self {
+        match invalid {
+            InvalidHead::TooLong => Refusal::Head,
+            InvalidHead::Host => Refusal::Host,
+            InvalidHead::Malformed => Refusal::Malformed,
+        }
+    }
 }
 
 impl Refusal {

@@ -1,6 +1,5 @@
 //! The reverse proxy: accepts an agent's connections, and passes permitted requests on.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -11,21 +10,19 @@ use aifo_egress::Connector;
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Version};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::background::Background;
 use crate::body::{Counted, Received, RequestBody, ResponseBody, Sent};
+use crate::connections::serve_connections;
 use crate::demand::{self, CountedBody, Demand};
 use crate::headers;
-use crate::judge::{Head, MAX_HEAD, Permitted, Served, judge};
+use crate::judge::{Head, Permitted, Served, judge};
 use crate::key::{Key, PhantomKey};
 use crate::meter::{Meter, Reservation, Usage, UsageLimits};
 use crate::providers::{ErrorForm, Provider};
@@ -36,23 +33,13 @@ use crate::tunnel;
 use crate::upstream::{NoResponse, Upstreams};
 use crate::url::{UpstreamUrl, UrlError};
 
-/// Connections of an agent at once. Further ones wait.
-const MAX_CONNECTIONS: usize = 256;
-
-/// Further limits of a request head.
-const MAX_HEADERS: usize = 100;
-const HEAD_TIME: Duration = Duration::from_secs(30);
-
 /// Limit until the head of a response, in minutes: models think before the first byte.
-const RESPONSE_MINUTES: u64 = 15;
+pub(crate) const RESPONSE_MINUTES: u64 = 15;
 
 /// Limits of bodies that are read before they are sent: bytes, how many at once, and how long.
 const MAX_BODY: usize = 32 << 20;
 const MAX_BODIES: usize = 4;
 const BODY_TIME: Duration = Duration::from_secs(60);
-
-/// Pause after a failed accept, as when the descriptor table is full.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A provider that an agent may use.
 pub struct Upstream {
@@ -145,43 +132,13 @@ impl ReverseProxy {
 
     /// Serves a listener until the future is dropped, which ends its connections.
     pub async fn serve(&self, listener: TcpListener) {
-        let Ok(port) = listener.local_addr().map(|address| address.port()) else { return };
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let mut connections = JoinSet::new();
         let _background = EndBackground(&self.0.background);
-        loop {
-            let permit = Arc::clone(&permits).acquire_owned();
-            let (permit, accepted) = tokio::join!(permit, listener.accept());
-            match (permit, accepted) {
-                (Ok(permit), Ok((stream, _))) => {
-                    let proxy = self.clone();
-                    connections.spawn(async move {
-                        proxy.serve_connection(stream, port).await;
-                        drop(permit);
-                    });
-                }
-                _ => tokio::time::sleep(ACCEPT_PAUSE).await,
-            }
-            while connections.try_join_next().is_some() {}
-        }
-    }
-
-    async fn serve_connection(&self, stream: TcpStream, port: u16) {
-        let _ = stream.set_nodelay(true);
-        let service = service_fn(|request| async move {
-            Ok::<_, Infallible>(self.0.respond(request, port).await)
-        });
-        let serving = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME)
-            .max_buf_size(MAX_HEAD)
-            .max_headers(MAX_HEADERS)
-            .serve_connection(TokioIo::new(stream), service)
-            .with_upgrades();
-        // The agent's own failure, such as a connection that it resets.
-        if let Err(error) = serving.await {
-            tracing::debug!("a connection to a provider's proxy ended: {error}");
-        }
+        let shared = Arc::clone(&self.0);
+        serve_connections(listener, move |request, port| {
+            let shared = Arc::clone(&shared);
+            async move { shared.respond(request, port).await }
+        })
+        .await;
     }
 }
 
@@ -360,7 +317,7 @@ impl Shared {
 }
 
 /// Ends the tasks when it is dropped.
-struct EndBackground<'a>(&'a Background);
+pub(crate) struct EndBackground<'a>(pub(crate) &'a Background);
 
 impl Drop for EndBackground<'_> {
     fn drop(&mut self) {

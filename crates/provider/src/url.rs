@@ -111,6 +111,15 @@ impl UpstreamUrl {
         self.addresses
     }
 
+    /// Returns the host as remotes name it: with a port of its own only.
+    pub(crate) fn host_name(&self) -> String {
+        let port = if self.is_tls { 443 } else { 80 };
+        match self.port == port {
+            true => self.host.clone(),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
     /// Returns host and port, as in the header `Host`.
     pub(crate) fn authority(&self) -> &str {
         &self.authority

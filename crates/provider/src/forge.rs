@@ -1,0 +1,342 @@
+//! The reverse proxy to a git forge: an agent's git gets the user's credential, and each push is judged by its refs
+//! (`spec/forges.md`).
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aifo_egress::Connector;
+use aifo_forge::{GitRequest, GitService, Push, PushReader, RepositoryPath};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
+    WWW_AUTHENTICATE,
+};
+use hyper::{Request, Response, StatusCode, Version};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use crate::background::Background;
+use crate::body::{Counted, Received, RequestBody, ResponseBody, Sent, poll_data};
+use crate::connections::serve_connections;
+use crate::forge_refusal::ForgeRefusal;
+use crate::headers;
+use crate::judge::{Head, check_head};
+use crate::key::{Alphabet, Key, KeyShape, PhantomKey};
+use crate::meter::{Meter, UsageLimits};
+use crate::providers::KeyHeader;
+use crate::server::{EndBackground, RESPONSE_MINUTES};
+use crate::source::{KeptKey, KeySource};
+use crate::upstream::Upstreams;
+use crate::url::UpstreamUrl;
+
+/// A forge of the user's, and what an agent may do there.
+pub struct Forge {
+    name: String,
+    url: UpstreamUrl,
+    header: KeyHeader,
+    phantom: PhantomKey,
+    key: KeptKey,
+    repositories: Vec<RepositoryPath>,
+}
+
+/// The shape of a credential that nothing checks.
+const PHANTOM: KeyShape =
+    KeyShape { prefix: "aifo_", alphabet: Alphabet::Alphanumeric, length: 40 };
+
+impl Forge {
+    /// Draws a phantom credential. `name` is the user's word for the forge; `user` goes with the credential; `repositories`
+    /// are those that git may fetch and push.
+    pub fn new(
+        name: &str,
+        url: UpstreamUrl,
+        user: &'static str,
+        source: Box<dyn KeySource>,
+        repositories: Vec<RepositoryPath>,
+    ) -> io::Result<Forge> {
+        let (header, phantom) = (KeyHeader::Basic(user), PhantomKey::generate(&PHANTOM)?);
+        let (name, key) = (name.to_owned(), KeptKey::new(source));
+        Ok(Forge { name, url, header, phantom, key, repositories })
+    }
+
+    /// Returns the value of the header `Authorization` by which the proxy knows the agent's requests.
+    pub fn authorization(&self) -> String {
+        format!("Bearer {}", self.phantom.as_str())
+    }
+
+    /// Returns the user's word for it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for Forge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forge")
+            .field("name", &self.name)
+            .field("url", &self.url)
+            .field("repositories", &self.repositories)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a push goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushedTo {
+    /// Host, with a port if it has another one than HTTPS.
+    pub host: String,
+    /// The repository there.
+    pub repository: RepositoryPath,
+}
+
+/// The decision about a push.
+pub type GateFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// Decides about pushes.
+pub trait PushGate: Send + Sync + 'static {
+    /// Returns once the push may go on, or with the reason, in one line, why it may not. The pack is not read meanwhile.
+    fn judge(&self, to: PushedTo, push: Push) -> GateFuture;
+}
+
+/// Passes the requests of an agent's git to a forge. Clones share connections.
+#[derive(Clone)]
+pub struct ForgeProxy(Arc<Shared>);
+
+struct Shared {
+    forge: Forge,
+    gate: Arc<dyn PushGate>,
+    connections: Upstreams,
+    meter: Arc<Meter>,
+    background: Arc<Background>,
+}
+
+impl ForgeProxy {
+    /// Creates the proxy. `certificates` are PEM files that are trusted beside this machine's own.
+    pub fn new(
+        forge: Forge,
+        gate: Arc<dyn PushGate>,
+        connector: Connector,
+        certificates: &[PathBuf],
+    ) -> Self {
+        let connections = Upstreams::new(connector, certificates);
+        let meter = Arc::new(Meter::new(UsageLimits::default()));
+        ForgeProxy(Arc::new(Shared { forge, gate, connections, meter, background: Arc::default() }))
+    }
+
+    /// Serves a listener until the future is dropped, which ends its connections.
+    pub async fn serve(&self, listener: TcpListener) {
+        let _background = EndBackground(&self.0.background);
+        let shared = Arc::clone(&self.0);
+        serve_connections(listener, move |request, port| {
+            let shared = Arc::clone(&shared);
+            async move { shared.respond(request, port).await }
+        })
+        .await;
+    }
+}
+
+impl fmt::Debug for ForgeProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ForgeProxy").field(&self.0.forge).finish()
+    }
+}
+
+/// A request of git that may be passed on.
+struct Permitted {
+    repository: RepositoryPath,
+    /// The path behind the repository.
+    end: String,
+    query: Option<String>,
+    request: GitRequest,
+}
+
+impl Shared {
+    async fn respond(&self, request: Request<Incoming>, port: u16) -> Response<ResponseBody> {
+        let name = &self.forge.name;
+        let answered = match self.judge(&request, port) {
+            Ok(permitted) => self.pass_on(permitted, request).await,
+            Err(refusal) => Err(refusal),
+        };
+        answered.unwrap_or_else(|refusal| {
+            tracing::info!("an agent's request to {name} failed: {refusal}");
+            text(refusal.status(), &format!("aifo: {refusal}\n"))
+        })
+    }
+
+    fn judge(&self, request: &Request<Incoming>, port: u16) -> Result<Permitted, ForgeRefusal> {
+        let head = Head {
+            method: request.method(),
+            uri: request.uri(),
+            version: request.version(),
+            headers: request.headers(),
+        };
+        check_head(&head, port)?;
+        if !headers::has_key(request.headers(), None, &self.forge.phantom) {
+            return Err(ForgeRefusal::Credential);
+        }
+        let (path, query) = (request.uri().path(), request.uri().query());
+        let parsed = GitRequest::parse(request.method().as_str(), path, query);
+        let unknown = || ForgeRefusal::Path(format!("{} {path}", request.method()));
+        let (repository, end, git) = parsed.ok_or_else(unknown)?;
+        if !self.forge.repositories.contains(&repository) {
+            return Err(ForgeRefusal::Repository(repository.as_str().to_owned()));
+        }
+        if git == GitRequest::Exchange(GitService::ReceivePack)
+            && request.headers().contains_key(CONTENT_ENCODING)
+        {
+            return Err(ForgeRefusal::Encoded);
+        }
+        let (end, query) = (end.to_owned(), query.map(str::to_owned));
+        Ok(Permitted { repository, end, query, request: git })
+    }
+
+    async fn pass_on(
+        &self,
+        permitted: Permitted,
+        request: Request<Incoming>,
+    ) -> Result<Response<ResponseBody>, ForgeRefusal> {
+        let (head, body) = request.into_parts();
+        let outgoing: RequestBody = match permitted.request {
+            GitRequest::Exchange(GitService::ReceivePack) => {
+                match self.read_push(&permitted.repository, body).await? {
+                    Judged::Allowed(body) => Either::Left(body),
+                    Judged::Answered(response) => return Ok(response),
+                }
+            }
+            _ => Either::Left(Sent::new(body, Arc::clone(&self.meter))),
+        };
+        let unreadable = |reason| ForgeRefusal::Source { forge: self.forge.name.clone(), reason };
+        let key = self.forge.key.get().await.map_err(unreadable)?;
+        let outgoing = self.outgoing(&permitted, &head.headers, outgoing, &key)?;
+        let limit = Duration::from_secs(RESPONSE_MINUTES * 60);
+        let sending = timeout(limit, self.connections.send(&self.forge.url, outgoing));
+        let sent = sending.await.map_err(|_| ForgeRefusal::Timeout(RESPONSE_MINUTES))?;
+        let response = sent.map_err(|error| ForgeRefusal::Upstream(error.reason))?;
+        let name = || self.forge.name.clone();
+        if response.status() == StatusCode::UNAUTHORIZED {
+            self.forge.key.refuse(&key).await;
+            return Err(ForgeRefusal::Unauthorized(name()));
+        }
+        if response.status().is_redirection() {
+            return Err(ForgeRefusal::Redirect(name()));
+        }
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS
+            || headers::is_encoded(response.headers())
+        {
+            return Err(ForgeRefusal::Upstream("its response is in another form".to_owned()));
+        }
+        Ok(self.received(response))
+    }
+
+    /// Returns the response to git: without the credential, and the forge's own questions for one.
+    fn received(&self, response: Response<Incoming>) -> Response<ResponseBody> {
+        let redactor = self.forge.key.redactor();
+        let mut headers = headers::to_agent(response.headers());
+        headers.remove(WWW_AUTHENTICATE);
+        redactor.clear(&mut headers);
+        let (mut parts, body) = response.into_parts();
+        parts.extensions.clear();
+        (parts.headers, parts.version) = (headers, Version::HTTP_11);
+        let counted = Counted::new(body, Arc::clone(&self.meter), "", None, false);
+        let body = Received::new(counted, redactor, Arc::clone(&self.background));
+        Response::from_parts(parts, Either::Right(body))
+    }
+
+    /// Reads the head of a push, and has it judged.
+    async fn read_push(
+        &self,
+        repository: &RepositoryPath,
+        mut body: Incoming,
+    ) -> Result<Judged, ForgeRefusal> {
+        let mut reader = PushReader::default();
+        let (push, pack) = loop {
+            let data = poll_fn(|context| poll_data(&mut body, context)).await;
+            let data = data.and_then(Result::ok).ok_or(ForgeRefusal::Malformed)?;
+            if let Some(read) = reader.read(&data).map_err(ForgeRefusal::Push)? {
+                break read;
+            }
+        };
+        let begin = Bytes::from([push.head(), pack].concat());
+        if push.updates().is_empty() {
+            // The probe before a large push.
+            if !body.is_end_stream()
+                && poll_fn(|context| poll_data(&mut body, context)).await.is_some()
+            {
+                return Err(ForgeRefusal::Malformed);
+            }
+            return Ok(Judged::Allowed(Sent::with_begin(begin, body, Arc::clone(&self.meter))));
+        }
+        let to = PushedTo { host: self.forge.url.host_name(), repository: repository.clone() };
+        match self.gate.judge(to, push.clone()).await {
+            Ok(()) => {
+                let body = Sent::with_begin(begin, body, Arc::clone(&self.meter));
+                Ok(Judged::Allowed(body))
+            }
+            Err(reason) => {
+                // git reads the answer only once it has sent everything.
+                while let Some(Ok(_)) = poll_fn(|context| poll_data(&mut body, context)).await {}
+                let answer = push.rejection(&reason, &format!("aifo: {reason}"));
+                let mut response = Response::new(Either::Left(Full::new(Bytes::from(answer))));
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static(RESULT_TYPE));
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+                Ok(Judged::Answered(response))
+            }
+        }
+    }
+
+    /// Returns the request to the forge, whose head is new.
+    fn outgoing(
+        &self,
+        permitted: &Permitted,
+        given: &HeaderMap,
+        body: RequestBody,
+        key: &Key,
+    ) -> Result<Request<RequestBody>, ForgeRefusal> {
+        let headers = headers::to_provider(given, self.forge.header, key);
+        let authority = HeaderValue::from_str(self.forge.url.authority());
+        let (Some(mut headers), Ok(authority)) = (headers, authority) else {
+            return Err(ForgeRefusal::Malformed);
+        };
+        headers.insert(HOST, authority);
+        if permitted.request.is_of_push() {
+            // No version of the protocol has another form of pushes, so far.
+            headers.remove(GIT_PROTOCOL);
+        }
+        let path = format!("/{}.git{}", permitted.repository.as_str(), permitted.end);
+        let target = self.forge.url.request_target(&path, permitted.query.as_deref());
+        let mut outgoing = Request::new(body);
+        *outgoing.method_mut() = match permitted.request {
+            GitRequest::Refs(_) => hyper::Method::GET,
+            GitRequest::Exchange(_) => hyper::Method::POST,
+        };
+        *outgoing.uri_mut() = target.parse().map_err(|_| ForgeRefusal::Malformed)?;
+        *outgoing.headers_mut() = headers;
+        Ok(outgoing)
+    }
+}
+
+const RESULT_TYPE: &str = "application/x-git-receive-pack-result";
+
+const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
+
+enum Judged {
+    /// The whole body, for the forge.
+    Allowed(Sent),
+    /// The answer to git, which has sent everything.
+    Answered(Response<ResponseBody>),
+}
+
+fn text(status: StatusCode, text: &str) -> Response<ResponseBody> {
+    let mut response = Response::new(Either::Left(Full::new(Bytes::from(text.to_owned()))));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert("x-aifo-refused", HeaderValue::from_static("1"));
+    response
+}

@@ -1,0 +1,230 @@
+//! git through the proxy, at a real server of git's own behind authentication.
+
+mod git_server;
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+
+use aifo_egress::{Connector, ParentProxy};
+use aifo_forge::{Push, Remote, RepositoryPath, UpdateKind, git_settings};
+use aifo_provider::{
+    Forge, ForgeProxy, FreshKey, GateFuture, Key, KeySource, PushGate, PushedTo, UpstreamUrl,
+};
+use tokio::net::TcpListener;
+
+use git_server::{GitServer, TOKEN};
+
+struct Fixed(&'static str);
+
+impl KeySource for Fixed {
+    fn read(&self) -> Pin<Box<dyn Future<Output = Result<FreshKey, String>> + Send + '_>> {
+        let key = Key::parse(self.0).map_err(|error| error.to_string());
+        Box::pin(async move { Ok(FreshKey { key: key?, lifetime: None }) })
+    }
+}
+
+/// Allows creations only, and keeps what it was asked.
+#[derive(Default)]
+struct Gate(Mutex<Vec<String>>);
+
+impl PushGate for Gate {
+    fn judge(&self, to: PushedTo, push: Push) -> GateFuture {
+        let updates = push.updates().iter();
+        let line = |update: &aifo_forge::RefUpdate| format!("{:?} {}", update.kind(), update.name);
+        let lines: Vec<String> = updates.map(line).collect();
+        let is_allowed = push.updates().iter().all(|update| update.kind() == UpdateKind::Create);
+        self.0.lock().unwrap().push(format!("{}: {}", to.repository.as_str(), lines.join(", ")));
+        Box::pin(
+            async move { if is_allowed { Ok(()) } else { Err("only new branches".to_owned()) } },
+        )
+    }
+}
+
+/// A server with the repositories `o/r` and `o/secret`, a proxy to it, and a clone.
+struct World {
+    server: GitServer,
+    gate: Arc<Gate>,
+    port: u16,
+    settings: Vec<(String, String)>,
+    directory: tempfile::TempDir,
+    _serving: tokio::task::JoinHandle<()>,
+}
+
+impl World {
+    async fn new(token: &'static str) -> World {
+        let server = GitServer::start(&["o/r", "o/secret"]).await;
+        let url = UpstreamUrl::parse(&format!("http://127.0.0.1:{}", server.port)).unwrap();
+        let repository = RepositoryPath::parse("o/r").unwrap();
+        let forge =
+            Forge::new("test", url, "me", Box::new(Fixed(token)), vec![repository]).unwrap();
+        let authorization = forge.authorization();
+        let gate = Arc::new(Gate::default());
+        let connector = Connector::new(ParentProxy::from_environment(|_| None).unwrap());
+        let proxy = ForgeProxy::new(forge, Arc::clone(&gate) as Arc<dyn PushGate>, connector, &[]);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let _serving = tokio::spawn(async move { proxy.serve(listener).await });
+        let remotes = [
+            Remote::parse("git@forge.example:o/r.git").unwrap(),
+            Remote::parse("https://forge.example/o/secret").unwrap(),
+        ];
+        let base = format!("http://127.0.0.1:{port}");
+        let settings = git_settings(&base, &authorization, &remotes);
+        let directory = tempfile::tempdir().unwrap();
+        World { server, gate, port, settings, directory, _serving }
+    }
+
+    /// git of an agent, which has nothing but the settings.
+    async fn git(&self, directory: &str, words: &[&str]) -> Output {
+        let mut git = Command::new("git");
+        let at = self.directory.path().join(directory);
+        git.current_dir(at).args(words).env("HOME", self.directory.path());
+        git.env("GIT_TERMINAL_PROMPT", "0").env("GIT_CONFIG_NOSYSTEM", "1");
+        for (name, value) in git_server::IDENTITY {
+            git.env(name, value);
+        }
+        git.env("GIT_CONFIG_COUNT", self.settings.len().to_string());
+        for (number, (key, value)) in self.settings.iter().enumerate() {
+            git.env(format!("GIT_CONFIG_KEY_{number}"), key);
+            git.env(format!("GIT_CONFIG_VALUE_{number}"), value);
+        }
+        tokio::task::spawn_blocking(move || git.output().unwrap()).await.unwrap()
+    }
+
+    #[track_caller]
+    fn good(output: &Output) -> String {
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    async fn clone(&self) -> PathBuf {
+        Self::good(&self.git("", &["clone", "-q", "git@forge.example:o/r.git", "r"]).await);
+        self.directory.path().join("r")
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.gate.0.lock().unwrap())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_is_cloned_and_pushed_without_the_credential() {
+    let world = World::new(TOKEN).await;
+    let clone = world.clone().await;
+    assert!(clone.join("file").exists());
+    World::good(&world.git("r", &["switch", "-qc", "topic"]).await);
+    World::good(&world.git("r", &["commit", "-qm", "more", "--allow-empty"]).await);
+    let new = World::good(&world.git("r", &["rev-parse", "HEAD"]).await);
+    World::good(&world.git("r", &["push", "-q", "origin", "HEAD:refs/heads/topic"]).await);
+    assert_eq!(world.server.id("o/r", "refs/heads/topic"), new);
+    assert_eq!(world.asked(), ["o/r: Create refs/heads/topic"]);
+    // Nothing of it is in the clone.
+    assert!(!contains(&clone, TOKEN), "the credential is in the clone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_push_says_why_and_changes_nothing() {
+    let world = World::new(TOKEN).await;
+    world.clone().await;
+    let before = world.server.id("o/r", "refs/heads/main");
+    World::good(&world.git("r", &["commit", "-qm", "more", "--allow-empty"]).await);
+    let words: [&[&str]; 4] = [
+        &["push", "origin", "main"],
+        &["push", "--force", "origin", "HEAD~0:main"],
+        &["push", "--atomic", "origin", "HEAD:refs/heads/new", "HEAD:main"],
+        &["push", "origin", ":main"],
+    ];
+    for words in words {
+        let refused = world.git("r", words).await;
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{words:?} {text}");
+        assert!(text.contains("remote: aifo: only new branches"), "{words:?} {text}");
+        assert!(text.contains("(only new branches)"), "{words:?} {text}");
+    }
+    assert_eq!(world.server.id("o/r", "refs/heads/main"), before);
+    assert_eq!(world.server.id("o/r", "refs/heads/new"), "");
+    let asked = world.asked();
+    assert_eq!(asked.len(), 4, "{asked:?}");
+    assert!(asked[2].contains("Create refs/heads/new") && asked[3].contains("Delete"), "{asked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_push_is_probed_and_streamed() {
+    let world = World::new(TOKEN).await;
+    let clone = world.clone().await;
+    let bytes: Vec<u8> =
+        (0..3_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    std::fs::write(clone.join("large"), &bytes).unwrap();
+    World::good(&world.git("r", &["add", "large"]).await);
+    World::good(&world.git("r", &["commit", "-qm", "large"]).await);
+    World::good(&world.git("r", &["push", "-q", "origin", "HEAD:refs/heads/large"]).await);
+    assert_ne!(world.server.id("o/r", "refs/heads/large"), "");
+    // A refusal reads what git still sends.
+    let refused = world.git("r", &["push", "origin", "HEAD:main"]).await;
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(text.contains("(only new branches)"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_repositories_and_a_wrong_credential_are_refused_in_words() {
+    let world = World::new(TOKEN).await;
+    let other = world.git("", &["clone", "https://forge.example/o/secret"]).await;
+    let text = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(text.contains("'o/secret' is none of the project's remotes"), "{text}");
+    let world = World::new("a-token-that-is-not-valid").await;
+    let refused = world.git("", &["ls-remote", "git@forge.example:o/r"]).await;
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(text.contains("'test' does not accept the user's credential"), "{text}");
+}
+
+/// Requests that no git makes.
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_requests_reach_nothing() {
+    let world = World::new(TOKEN).await;
+    let authorization = world.settings[0].1.clone();
+    let before = world.server.requests();
+    let host = format!("Host: 127.0.0.1:{}", world.port);
+    let head = |line: &str, headers: &[&str]| {
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        format!("{line} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n")
+    };
+    let post = "POST /o/r/git-receive-pack";
+    for (request, status) in [
+        (head("GET /o/r/info/refs?service=git-upload-pack", &[&host]), 403),
+        (head("GET /o/r/info/refs?service=git-upload-pack", &[&authorization]), 421),
+        (head("GET /o/r/info/refs?service=git-upload-pack", &["Host: x", &authorization]), 421),
+        (head("GET /o/secret/info/refs?service=git-upload-pack", &[&host, &authorization]), 403),
+        (head("GET /o/r/HEAD", &[&host, &authorization]), 403),
+        (head("GET /o/r/../secret/HEAD", &[&host, &authorization]), 403),
+        (head("GET /o/%72/info/refs?service=git-upload-pack", &[&host, &authorization]), 403),
+        (head("GET /O/r/info/refs?service=git-upload-pack", &[&host, &authorization]), 403),
+        (head("DELETE /o/r/git-receive-pack", &[&host, &authorization]), 403),
+        (
+            head(post, &[&host, &authorization, "Content-Encoding: gzip", "Content-Length: 4"])
+                + "0000",
+            415,
+        ),
+        (head(post, &[&host, &authorization, "Content-Length: 4"]) + "xxxx", 403),
+        (head(post, &[&host, &authorization, "Content-Length: 8"]) + "0000PACK", 403),
+        (head(post, &[&host, &authorization, "Content-Length: 0"]), 400),
+    ] {
+        let answer = world.server.raw(world.port, &request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
+    }
+    assert_eq!(world.server.requests(), before, "nothing was sent");
+    assert_eq!(world.asked(), [""; 0]);
+}
+
+fn contains(directory: &Path, needle: &str) -> bool {
+    std::fs::read_dir(directory).unwrap().flatten().any(|entry| {
+        let path = entry.path();
+        match path.is_dir() {
+            true => contains(&path, needle),
+            false => std::fs::read(&path).is_ok_and(|bytes| {
+                bytes.windows(needle.len()).any(|part| part == needle.as_bytes())
+            }),
+        }
+    })
+}
