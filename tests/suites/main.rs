@@ -23,6 +23,7 @@ mod container_agents;
 mod container_attach;
 mod container_certificates;
 mod container_faults;
+mod container_forge;
 mod container_held;
 mod container_images;
 mod container_isolation;

@@ -16,6 +16,7 @@ use aifo_types::container_path;
 
 use crate::agent_error::AgentError;
 use crate::agents::{AgentSpec, StateImport, StateMode};
+use crate::forges::AgentForges;
 use crate::keys::ModelKeys;
 use crate::shims::{ShimTools, link_names_apart};
 
@@ -34,6 +35,8 @@ pub struct AgentContainerConfig {
     pub state_import: StateImport,
     /// The user's model keys that aifo adds to its requests, instead of passing them.
     pub keys: Option<ModelKeys>,
+    /// The forges that its git reaches with the user's credentials.
+    pub forges: Option<AgentForges>,
 }
 
 /// Completes the environment and executes the agent's command; a link to the shim.
@@ -248,6 +251,7 @@ mod tests {
             state: StateMode::Host,
             state_import: StateImport::Settings,
             keys: None,
+            forges: None,
         };
         let real = home.canonicalize().unwrap();
         let scratch = |to: &str| Mount::Scratch { to: format!("/home/coder/{to}").into() };

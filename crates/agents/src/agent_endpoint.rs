@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aifo_policy::{Forwarding, NotifyRules, Policy};
+use aifo_provider::PushGate;
 use aifo_proxy::{
     CallApprovals, CallLog, Listener, Proxy, ProxyConfig, ProxyTask, RunningTable,
     SharedDirectories, Transcript,
@@ -20,6 +21,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::agent_container::AGENT_PROGRAM;
 use crate::agent_error::AgentError;
+use crate::forges::AgentForges;
 use crate::keys::{KEY_PORT, ModelKeys};
 use crate::usage_file;
 
@@ -30,8 +32,11 @@ pub struct AgentEndpoint {
     token: Token,
     forwarded: String,
     keys: Option<ModelKeys>,
-    /// Serves the agent requests to models; ends when it is dropped.
-    _serving_keys: JoinSet<()>,
+    forges: Option<AgentForges>,
+    /// Those of the forges, until they are served.
+    listeners: Vec<TcpListener>,
+    /// Serves the agent requests to models and forges; ends when it is dropped.
+    serving: JoinSet<()>,
     fleet: Arc<Fleet>,
     proxy_task: ProxyTask,
 }
@@ -48,6 +53,8 @@ pub struct AgentEndpointConfig {
     pub shared_directories: SharedDirectories,
     /// The keys that the agent works with.
     pub keys: Option<ModelKeys>,
+    /// The forges that its git reaches.
+    pub forges: Option<AgentForges>,
     /// Receives the events of the container's start.
     pub reporter: Reporter,
 }
@@ -65,13 +72,16 @@ impl AgentEndpoint {
         let kinds = vec![Kind::agent()];
         let fleet = Fleet::start(backend, host, kinds, Startup::default(), config.reporter).await?;
         let fleet = Arc::new(fleet);
-        let mut serving_keys = JoinSet::new();
+        let mut serving = JoinSet::new();
         if let Some(keys) = config.keys.clone() {
-            let listener = bind_keys(&fleet).await.map_err(AgentError::Keys)?;
+            let listener = bind(&fleet, KEY_PORT).await?;
             let (counted, directory) = (keys.clone(), config.session_dir.clone());
-            serving_keys
-                .spawn(async move { usage_file::keep(|| counted.usage(), &directory).await });
-            serving_keys.spawn(async move { keys.serve(listener).await });
+            serving.spawn(async move { usage_file::keep(|| counted.usage(), &directory).await });
+            serving.spawn(async move { keys.serve(listener).await });
+        }
+        let mut listeners = Vec::new();
+        for port in config.forges.iter().flat_map(AgentForges::ports) {
+            listeners.push(bind(&fleet, port).await?);
         }
         let mut forwarding = config.forwarding;
         // A constant name, which is valid.
@@ -103,7 +113,9 @@ impl AgentEndpoint {
             token,
             forwarded,
             keys: config.keys,
-            _serving_keys: serving_keys,
+            forges: config.forges,
+            listeners,
+            serving,
             fleet,
             proxy_task,
         })
@@ -129,6 +141,19 @@ impl AgentEndpoint {
         self.keys.as_ref()
     }
 
+    /// Returns the forges that the agent's git reaches.
+    pub fn forges(&self) -> Option<&AgentForges> {
+        self.forges.as_ref()
+    }
+
+    /// Serves the requests to forges from now on. Earlier ones have waited.
+    pub fn serve_forges(&mut self, gate: Arc<dyn PushGate>) {
+        let listeners = std::mem::take(&mut self.listeners);
+        if let Some(forges) = self.forges.clone() {
+            self.serving.spawn(forges.serve(listeners, gate));
+        }
+    }
+
     /// Ends the execs in the container, then the container.
     pub async fn close(self) {
         self.proxy_task.stop().await;
@@ -136,13 +161,16 @@ impl AgentEndpoint {
     }
 }
 
-/// Binds the port of model keys on the agent localhost. Errors: why it cannot.
-async fn bind_keys(fleet: &Fleet) -> Result<TcpListener, String> {
-    let lease = fleet.lease(&Kind::agent()).await.map_err(|error| error.to_string())?;
-    let bound = lease.runner().stack_sockets().bind(KEY_PORT).await;
-    match bound.map_err(|error| error.to_string())? {
+/// Binds a port on the agent localhost.
+async fn bind(fleet: &Fleet, port: u16) -> Result<TcpListener, AgentError> {
+    let failed = |reason: String| AgentError::Keys { port, reason };
+    let lease = fleet.lease(&Kind::agent()).await.map_err(|error| failed(error.to_string()))?;
+    let bound = lease.runner().stack_sockets().bind(port).await;
+    match bound.map_err(|error| failed(error.to_string()))? {
         ConnectionListener::Socket(listener) => Ok(listener),
-        ConnectionListener::Relayed(_) => Err("its runner passes no descriptors".to_owned()),
+        ConnectionListener::Relayed(_) => {
+            Err(failed("its runner passes no descriptors".to_owned()))
+        }
     }
 }
 

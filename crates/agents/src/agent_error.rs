@@ -7,20 +7,23 @@ use aifo_host::{DirectoryError, WorkspaceError};
 use aifo_proxy::BindError;
 use aifo_sidecar::SidecarError;
 
-use crate::keys::KEY_PORT;
-
 /// Reasons for which an agent container or state is not ready.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The agent must not write to a directory of its state.
     #[error(transparent)]
     State(#[from] WorkspaceError),
-    /// The agent localhost has no listener for model keys.
+    /// The agent localhost has no listener for model keys or a forge.
     #[error(
-        "cannot listen on port {KEY_PORT} of the agent's localhost: {0}\n\
+        "cannot listen on port {port} of the agent's localhost: {reason}\n\
          hint: pass the agent its keys with --keys pass"
     )]
-    Keys(String),
+    Keys {
+        /// The port.
+        port: u16,
+        /// Why not.
+        reason: String,
+    },
     /// A directory could not be created.
     #[error(transparent)]
     Directory(#[from] DirectoryError),

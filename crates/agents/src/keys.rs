@@ -18,7 +18,7 @@ use aifo_provider::{
 use tokio::net::TcpListener;
 
 use self::login::KeyOfLogin;
-use self::source::Reader;
+pub(crate) use self::source::Reader;
 pub use self::source::SecretSource;
 use crate::agents::AgentSpec;
 

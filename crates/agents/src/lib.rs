@@ -25,6 +25,7 @@ mod agent_urls;
 mod agent_variables;
 mod agents;
 mod environments;
+mod forges;
 mod keys;
 mod shims;
 mod state;
@@ -43,6 +44,7 @@ pub use agents::{
     MissingFileReply, SettingsFile, SmartRuntimes, StateFile, StateImport, StateMode, known_agents,
 };
 pub use environments::{link_target, warn_of_foreign_environments};
+pub use forges::{AgentForges, ForgeEntry, ForgeSettings};
 pub use keys::{
     KEY_PORT, KeyEntry, KeySettings, KeysError, ModelKeys, SecretSource, key_variables,
     providers_of_keys,

@@ -45,6 +45,8 @@ struct Facts {
     variables: Vec<String>,
     /// The providers whose keys stay on this machine.
     proxied: Vec<String>,
+    /// Forges that its git reaches.
+    forges: Vec<String>,
     admitted: Vec<Admission>,
     /// True if the agent has a state of its own, not the user's directories.
     has_own_state: bool,
@@ -106,6 +108,7 @@ pub(crate) fn before(
             .collect(),
         variables,
         proxied: keys.map(|keys| keys.providers().to_vec()).unwrap_or_default(),
+        forges: session.forges().iter().flat_map(|it| it.names()).map(str::to_owned).collect(),
         admitted: config.admit.iter().map(|admission| admission.value).collect(),
         has_own_state: session.has_own_state(),
         login: spec.credentials.as_ref().map(|login| login.from.clone()),
@@ -248,9 +251,15 @@ impl Facts {
             [] => "none".to_owned(),
             secrets => secrets.join(", "),
         };
-        match self.proxied.as_slice() {
+        let keys = match self.proxied.as_slice() {
             [] => inside,
             proxied => format!("{inside}; aifo adds the key of {} outside", proxied.join(", ")),
+        };
+        match self.forges.as_slice() {
+            [] => keys,
+            forges => {
+                format!("{keys}; git gets through to {}, pushes are asked", forges.join(", "))
+            }
         }
     }
 }

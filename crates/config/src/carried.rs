@@ -71,7 +71,7 @@ pub(super) fn passed_settings() -> Option<File> {
 
 /// Returns the tables of `[keys]` with the URLs. Keys come from the secret of the pod.
 fn urls(config: &Config) -> Table {
-    let entries = config.keys.entries().into_iter();
+    let entries = config.services.entries().into_iter();
     // A pod localhost is that of its tools, which must not get the key.
     let urls =
         entries.filter_map(|(name, entry)| Some((name, entry.url.filter(|it| !it.is_local())?)));

@@ -23,8 +23,8 @@ macro_rules! table {
             pub names: ConfiguredRules,
             /// Changes to the table of agents.
             pub agents: Agents,
-            /// The sources of model keys.
-            pub keys: ModelKeySources,
+            /// The sources of model keys, and of the credentials of forges.
+            pub services: Services,
             /// Rules on calls, and on the requests of agents.
             pub argument_rules: ArgumentRules,
         }
@@ -40,7 +40,7 @@ macro_rules! table {
                     variables: Variables::builtin(),
                     names: ConfiguredRules::default(),
                     agents: Agents::default(),
-                    keys: ModelKeySources::default(),
+                    services: Services::default(),
                     argument_rules: ArgumentRules::default(),
                 }
             }

@@ -80,7 +80,7 @@ impl Config {
     /// Returns what a pod does not have of the settings for the agent keys.
     fn dropped_of_keys(&self, agent: &AgentSpec) -> Vec<String> {
         let mut sentences = Vec::new();
-        let entries = self.keys.entries();
+        let entries = self.services.entries();
         let of_agent = agent.keys.iter().filter_map(|row| Some((row, entries.get(&row.provider)?)));
         for (row, entry) in of_agent {
             let name = &row.provider;

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use aifo_agents::{
-    AgentContainerConfig, AgentSettings, AgentSpec, KeySettings, ModelKeys, StateImport, StateMode,
-    trusted_programs,
+    AgentContainerConfig, AgentForges, AgentSettings, AgentSpec, ForgeSettings, KeySettings,
+    ModelKeys, StateImport, StateMode, trusted_programs,
 };
 use aifo_launch::{BackendChoice, Containers, Fallback, SessionConfig, SidecarBackend};
 use aifo_process::forbid_tracing;
@@ -26,6 +26,8 @@ pub struct SessionProgram {
     state: (StateMode, StateImport),
     /// The settings for model keys; `None` if the agent gets the keys.
     keys: Option<KeySettings>,
+    /// The settings for forges, likewise.
+    forges: Option<ForgeSettings>,
     /// The flag of a limit of requests to models.
     limit: Option<&'static str>,
     /// PEM files of certificates beside this machine's.
@@ -85,6 +87,7 @@ impl SessionProgram {
             image,
             state: (config.state.value, config.state_import.value),
             keys: config.key_settings(),
+            forges: config.forge_settings(),
             limit: config.model_limit(),
             certificates: config.ca_bundle.value.iter().cloned().collect(),
             has_default_rules: config.net_defaults.value,
@@ -149,8 +152,10 @@ impl SessionProgram {
                 return Err(without_effect(limit, &reason));
             }
         }
+        let forges = self.agent_forges(session)?;
         session.contain_agent(AgentContainerConfig {
             keys,
+            forges,
             spec: spec.clone(),
             image: image.name.clone(),
             home,
@@ -168,13 +173,9 @@ impl SessionProgram {
         session: &SessionConfig,
         home: Option<&Path>,
     ) -> Result<Option<ModelKeys>, SessionError> {
-        let has_own_stack = match &session.backend {
-            SidecarBackend::Local => false,
-            // In this machine's own network, several sessions would have the same port.
-            SidecarBackend::Containers(containers) => containers.net != Net::Host,
-            SidecarBackend::Pod(_) => true,
+        let Some(keys) = self.keys.as_ref().filter(|_| has_own_stack(session)) else {
+            return Ok(None);
         };
-        let Some(keys) = self.keys.as_ref().filter(|_| has_own_stack) else { return Ok(None) };
         let programs = trusted_programs(&session.workspace);
         let variable = |name: &str| std::env::var(name).ok();
         let keys = ModelKeys::collect(spec, keys, &programs, &self.certificates, home, variable)?;
@@ -183,6 +184,21 @@ impl SessionProgram {
             forbid_tracing().map_err(|error| SessionError::Tracing(error.into()))?;
         }
         Ok(keys)
+    }
+
+    /// Returns the forges of the project's remotes at which the user has a credential.
+    fn agent_forges(&self, session: &SessionConfig) -> Result<Option<AgentForges>, SessionError> {
+        let is_pod = matches!(session.backend, SidecarBackend::Pod(_));
+        let forges = self.forges.as_ref().filter(|_| has_own_stack(session) && !is_pod);
+        let Some(forges) = forges else { return Ok(None) };
+        let programs = trusted_programs(&session.workspace);
+        let variable = |name: &str| std::env::var(name).ok();
+        let (workspace, certificates) = (&session.workspace, &self.certificates);
+        let forges = AgentForges::collect(forges, workspace, &programs, certificates, variable)?;
+        if forges.is_some() {
+            forbid_tracing().map_err(|error| SessionError::Tracing(error.into()))?;
+        }
+        Ok(forges)
     }
 
     /// Allows the agent the hosts that its variables and settings name.
@@ -199,6 +215,16 @@ impl SessionProgram {
         if containers.net.is_by_name() {
             unreachable.iter().for_each(|url| tracing::warn!("{url}"));
         }
+    }
+}
+
+/// Returns whether the agent has a localhost of its own: in this machine's network, several sessions would have the same
+/// port.
+fn has_own_stack(session: &SessionConfig) -> bool {
+    match &session.backend {
+        SidecarBackend::Local => false,
+        SidecarBackend::Containers(containers) => containers.net != Net::Host,
+        SidecarBackend::Pod(_) => true,
     }
 }
 

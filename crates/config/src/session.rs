@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use aifo_agents::{
-    AgentSpec, KeySettings, SmartRuntimes, ToolSettings, UnreachableUrl, UserSettings,
+    AgentSpec, ForgeSettings, KeySettings, SmartRuntimes, ToolSettings, UnreachableUrl,
+    UserSettings,
 };
 use aifo_engine::Mount;
 use aifo_network::{NetworkRules, RuleScope, ToolStacks};
@@ -128,7 +129,12 @@ impl Config {
         let limits =
             UsageLimits { requests: self.max_requests.value, tokens: self.max_tokens.value };
         let is_proxied = self.key_mode.value == KeyMode::Proxy;
-        is_proxied.then(|| KeySettings { entries: self.keys.entries(), limits })
+        is_proxied.then(|| KeySettings { entries: self.services.entries(), limits })
+    }
+
+    /// Returns the settings for forges; `None` if agents get the credentials.
+    pub fn forge_settings(&self) -> Option<ForgeSettings> {
+        (self.key_mode.value == KeyMode::Proxy).then(|| self.services.forges())
     }
 
     /// Returns the flag of a limit of requests to models that is set.

@@ -26,7 +26,7 @@ use crate::format::{
     TEXT, TEXTS,
 };
 use crate::key::{Apply, At, FlagGroup, Key, Row, Rule, Setting, Takes, Tightening};
-use crate::keys::ModelKeySources;
+use crate::keys::Services;
 use crate::kinds::{Kinds, ToolEffect};
 use crate::kubernetes::{CONTEXT, IMAGE, NAMESPACE, SECRET, SECRETS};
 use crate::network::ConfiguredRules;
@@ -336,8 +336,11 @@ table! {
             .flag("--max-tokens", Takes::One("N"), FlagGroup::State,
                 "Tokens of prompts and answers in this session, with --keys proxy; 0 for no limit");
     []
-        rule("keys.NAME", |config, item| config.keys.apply(item), Err("names a key"))
-            .shown(|config| config.keys.show());
+        rule("keys.NAME", |config, item| config.services.apply_key(item), Err("names a key"))
+            .shown(|config| config.services.show_keys());
+    []
+        rule("services.NAME", |config, item| config.services.apply(item), Err("names a credential"))
+            .shown(|config| config.services.show_forges());
     []
         rule("agents.NAME", |config, item| config.agents.apply(item), Err("configures an agent"))
             .shown(|config| config.agents.show());

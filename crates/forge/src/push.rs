@@ -1,32 +1,32 @@
-//! What a push does, and the answer that refuses it (gitprotocol-pack(5)).
+//! The effects of a push, and the answer that refuses it (gitprotocol-pack(5)).
 
-use crate::object_id::ObjectId;
+use crate::oid::Oid;
 use crate::pkt_line::{MAX_BAND, flush, put};
 
-/// The ref updates of a push.
+/// A push, by its ref updates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
     pub(crate) updates: Vec<RefUpdate>,
     /// Commits whose parents the client has not.
-    pub(crate) shallow: Vec<ObjectId>,
+    pub(crate) shallow: Vec<Oid>,
     pub(crate) capabilities: Vec<String>,
     pub(crate) options: Vec<String>,
 }
 
-/// The update of a ref.
+/// A ref, and its ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefUpdate {
     /// The id that the client believes the ref to have; zero if none.
-    pub old: ObjectId,
+    pub old: Oid,
     /// The new id; zero for none.
-    pub new: ObjectId,
+    pub new: Oid,
     /// The full name, `refs/..`.
     pub name: String,
 }
 
-/// What happens to a ref.
+/// A change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpdateKind {
+pub enum RefChange {
     /// It is new.
     Create,
     /// It has another id afterwards. Whether that descends from the old one is not in the push.
@@ -36,12 +36,12 @@ pub enum UpdateKind {
 }
 
 impl RefUpdate {
-    /// Returns what happens to the ref.
-    pub fn kind(&self) -> UpdateKind {
+    /// Returns its change.
+    pub fn change(&self) -> RefChange {
         match (self.old.is_zero(), self.new.is_zero()) {
-            (true, _) => UpdateKind::Create,
-            (false, true) => UpdateKind::Delete,
-            (false, false) => UpdateKind::Update,
+            (true, _) => RefChange::Create,
+            (false, true) => RefChange::Delete,
+            (false, false) => RefChange::Update,
         }
     }
 }
@@ -51,7 +51,7 @@ pub(crate) const REPORT: [&str; 2] = ["report-status", "report-status-v2"];
 pub(crate) const OPTIONS: &str = "push-options";
 const SIDE_BAND: &str = "side-band-64k";
 
-/// Bands of an answer.
+/// Bands.
 const BAND_REPORT: &[u8] = &[1];
 const BAND_MESSAGE: &[u8] = &[2];
 

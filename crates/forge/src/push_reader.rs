@@ -1,8 +1,8 @@
-//! Reads the head of a push: its ref updates, before the pack.
+//! Reads the head of a push: its ref updates, before the pack (`spec/forges.md#pushes`).
 
 use std::collections::BTreeSet;
 
-use crate::object_id::ObjectId;
+use crate::oid::Oid;
 use crate::pkt_line::{self, Packet};
 use crate::push::{OPTIONS, Push, REPORT, RefUpdate};
 
@@ -74,7 +74,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Push, &[u8])>, PushError> {
             if !updates.is_empty() {
                 return Err(PushError::Malformed);
             }
-            shallow.push(ObjectId::parse(without_end(id)).ok_or(PushError::Malformed)?);
+            shallow.push(Oid::parse(without_end(id)).ok_or(PushError::Malformed)?);
             continue;
         }
         let mut line = line;
@@ -133,7 +133,7 @@ fn check(push: &Push) -> Result<(), PushError> {
 /// `OLD NEW NAME`
 fn update(line: &[u8]) -> Result<RefUpdate, PushError> {
     let mut parts = without_end(line).splitn(3, |&byte| byte == b' ');
-    let mut id = || parts.next().and_then(ObjectId::parse).ok_or(PushError::Malformed);
+    let mut id = || parts.next().and_then(Oid::parse).ok_or(PushError::Malformed);
     let (old, new) = (id()?, id()?);
     if old.is_zero() && new.is_zero() {
         return Err(PushError::Malformed);
@@ -179,7 +179,7 @@ fn without_end(line: &[u8]) -> &[u8] {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::push::UpdateKind;
+    use crate::push::RefChange;
 
     /// The head of a push whose ids repeat a digit.
     pub(crate) fn body(updates: &[(&str, &str, &str)], capabilities: &str) -> Vec<u8> {
@@ -219,8 +219,8 @@ pub(crate) mod tests {
                 }
             }
             let push = found.unwrap();
-            let kinds: Vec<_> = push.updates().iter().map(RefUpdate::kind).collect();
-            assert_eq!(kinds, [UpdateKind::Create, UpdateKind::Update, UpdateKind::Delete]);
+            let kinds: Vec<_> = push.updates().iter().map(RefUpdate::change).collect();
+            assert_eq!(kinds, [RefChange::Create, RefChange::Update, RefChange::Delete]);
             assert_eq!(behind, b"PACKrest");
         }
     }

@@ -6,7 +6,7 @@ use crate::request::RepositoryPath;
 
 /// A repository on a host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Remote {
+pub struct RemoteUrl {
     /// The host in lower case, with its port if the URL is of HTTP and has one.
     pub host: String,
     /// The path there.
@@ -15,10 +15,10 @@ pub struct Remote {
     url: String,
 }
 
-impl Remote {
+impl RemoteUrl {
     /// Parses a URL of git: `https://HOST/PATH`, `ssh://USER@HOST/PATH` or `USER@HOST:PATH`. `None` for other forms, for a
     /// port of ssh, and for a password in it.
-    pub fn parse(url: &str) -> Option<Remote> {
+    pub fn parse(url: &str) -> Option<RemoteUrl> {
         let (host, path) = match url.split_once("://") {
             Some(("https" | "http", rest)) => rest.split_once('/')?,
             Some(("ssh" | "git+ssh", rest)) => {
@@ -43,7 +43,14 @@ impl Remote {
             && !url.chars().any(|character| character.is_control() || character == ' ');
         let host = host.strip_suffix(":443").filter(|_| is_http).unwrap_or(host);
         let repository = RepositoryPath::parse(path).filter(|_| is_valid)?;
-        Some(Remote { host: host.to_ascii_lowercase(), repository, url: url.to_owned() })
+        Some(RemoteUrl { host: host.to_ascii_lowercase(), repository, url: url.to_owned() })
+    }
+
+    /// Returns the remote of a repository that is named without a URL.
+    pub fn at(host: &str, repository: &RepositoryPath) -> RemoteUrl {
+        let (url, repository) =
+            (format!("https://{host}/{}", repository.as_str()), repository.clone());
+        RemoteUrl { host: host.to_owned(), repository, url }
     }
 
     /// Returns the URLs by which git and its users name the repository, the configured one first.
@@ -61,7 +68,11 @@ impl Remote {
 
 /// Returns the settings by which git reaches remotes of one host at `base`, a URL without a slash at its end, with the value
 /// of a header `Authorization`. Each URL is named whole: of several that match, git takes the longest.
-pub fn git_settings(base: &str, authorization: &str, remotes: &[Remote]) -> Vec<(String, String)> {
+pub fn git_settings(
+    base: &str,
+    authorization: &str,
+    remotes: &[RemoteUrl],
+) -> Vec<(String, String)> {
     let header = format!("Authorization: {authorization}");
     let mut settings = vec![(format!("http.{base}/.extraHeader"), header)];
     let mut seen = BTreeSet::new();
@@ -81,8 +92,8 @@ pub fn git_settings(base: &str, authorization: &str, remotes: &[Remote]) -> Vec<
 
 /// Returns the remotes that the text of a repository's configuration names, each repository once. Lines in other forms are
 /// ignored.
-pub fn remotes_of_config(text: &str) -> Vec<Remote> {
-    let (mut is_remote, mut found) = (false, Vec::<Remote>::new());
+pub fn remotes_of_config(text: &str) -> Vec<RemoteUrl> {
+    let (mut is_remote, mut found) = (false, Vec::<RemoteUrl>::new());
     for line in text.lines().map(str::trim) {
         if line.starts_with('[') {
             is_remote = line.starts_with("[remote ") || line.starts_with("[submodule ");
@@ -92,8 +103,8 @@ pub fn remotes_of_config(text: &str) -> Vec<Remote> {
         if !["url", "pushurl"].contains(&key.trim().to_ascii_lowercase().as_str()) {
             continue;
         }
-        let Some(remote) = Remote::parse(value.trim().trim_matches('"')) else { continue };
-        let is_same = |known: &Remote| known.url == remote.url;
+        let Some(remote) = RemoteUrl::parse(value.trim().trim_matches('"')) else { continue };
+        let is_same = |known: &RemoteUrl| known.url == remote.url;
         if found.len() < MAX_REMOTES && !found.iter().any(is_same) {
             found.push(remote);
         }
@@ -109,7 +120,7 @@ mod tests {
     use super::*;
 
     fn parsed(url: &str) -> Option<String> {
-        Remote::parse(url).map(|it| format!("{} {}", it.host, it.repository.as_str()))
+        RemoteUrl::parse(url).map(|it| format!("{} {}", it.host, it.repository.as_str()))
     }
 
     #[test]
@@ -155,7 +166,7 @@ mod tests {
 
     #[test]
     fn every_spelling_of_a_remote_is_named_whole() {
-        let remote = Remote::parse("https://me@forge.example/o/r").unwrap();
+        let remote = RemoteUrl::parse("https://me@forge.example/o/r").unwrap();
         let settings = git_settings("http://127.0.0.1:1", "Basic eA==", &[remote]);
         assert_eq!(settings[0].0, "http.http://127.0.0.1:1/.extraHeader");
         let to = "url.http://127.0.0.1:1/o/r.insteadOf";

@@ -1,10 +1,10 @@
-//! The requests of git over HTTP (gitprotocol-http(5)), and of git-lfs.
+//! Requests of git over HTTP (gitprotocol-http(5), `spec/forges.md#requests`).
 
 /// The path of a repository on its forge, `OWNER/NAME`, without `.git`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepositoryPath(String);
 
-/// What git asks for.
+/// A request of git.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GitRequest {
     /// The refs, before a fetch or a push.

@@ -32,6 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         state: StateMode::default(),
         state_import: StateImport::default(),
         keys: None,
+        forges: None,
     });
 
     let session = Session::start(config).await?;

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use aifo_agents::{ModelKeys, agent_container, agent_variable_name, path_with_first};
+use aifo_agents::{AgentForges, ModelKeys, agent_container, agent_variable_name, path_with_first};
 use aifo_host::ShimBinary;
 use aifo_process::{ending_of, signal_process, with_inherited_open_files};
 use aifo_sidecar::{CONTAINER_TMP, CONTAINER_WORKSPACE};
@@ -145,14 +145,18 @@ impl Agent {
                     shim_variables.push((name.into(), value.into()));
                 }
                 write_settings(&session.frontend_dir().join(SETTINGS_FILE), &shim_variables)?;
-                AgentEnvironment::Container(ContainerEnvironment {
+                AgentEnvironment::Container(Box::new(ContainerEnvironment {
                     shim: session.shim().clone(),
                     workspace: session.workspace().to_owned(),
                     url: agent_endpoint.endpoint().to_string(),
                     token: agent_endpoint.token().clone(),
                     forwarded: agent_endpoint.forwarded().to_owned(),
                     keys: agent_endpoint.keys().cloned(),
-                })
+                    of_forges: agent_endpoint
+                        .forges()
+                        .map(AgentForges::variables)
+                        .unwrap_or_default(),
+                }))
             }
         };
         Ok(environment)
@@ -181,7 +185,7 @@ pub enum AgentEnvironment {
     /// On this machine.
     Host(HostEnvironment),
     /// In a container.
-    Container(ContainerEnvironment),
+    Container(Box<ContainerEnvironment>),
 }
 
 /// This machine, with a different PATH and a few more variables.
@@ -203,6 +207,8 @@ pub struct ContainerEnvironment {
     forwarded: String,
     /// Its base URLs and phantom keys.
     keys: Option<ModelKeys>,
+    /// Its settings of git.
+    of_forges: Vec<(String, String)>,
 }
 
 impl AgentEnvironment {
@@ -276,7 +282,7 @@ impl ContainerEnvironment {
             None => (&[][..], &[][..]),
         };
         command.args(arguments);
-        let variables = [of_keys, variables].concat();
+        let variables = [of_keys, &self.of_forges, variables].concat();
         for (name, value) in std::env::vars_os() {
             if name.as_bytes().starts_with(env::PREFIX.as_bytes()) {
                 command.env_remove(&name);
@@ -345,14 +351,15 @@ mod tests {
             assert!(set.contains(&(OsStr::new(name), OsStr::new(value))), "{name}: {set:?}");
         }
 
-        let container = AgentEnvironment::Container(ContainerEnvironment {
+        let container = AgentEnvironment::Container(Box::new(ContainerEnvironment {
             shim: ShimBinary::stand_in(),
             workspace: "/ws".into(),
             url: "unix:///agent.sock".into(),
             token: Token::from_random([7; 16]),
             forwarded: env::COMMAND_ENV.into(),
             keys: None,
-        });
+            of_forges: Vec::new(),
+        }));
         let command = container.command_with(OsStr::new("make"), &variables);
         let given = encode_variables(&variables);
         assert!(

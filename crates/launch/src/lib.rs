@@ -55,6 +55,7 @@ mod pins;
 mod plan;
 mod project_files;
 mod proxy_questions;
+mod push_questions;
 mod questions;
 mod registries;
 mod session;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use aifo_agents::{AgentEndpoint, ModelKeys, OpenState};
+use aifo_agents::{AgentEndpoint, AgentForges, ModelKeys, OpenState};
 use aifo_host::{CallStats, MessageLog, SessionDir, SessionHistory, SessionInfo, ShimBinary};
 use aifo_proxy::CallApprovals;
 use aifo_types::{Kind, Token, ToolName};
@@ -124,6 +124,11 @@ impl Session {
     /// something.
     pub fn state_notice(&self) -> Option<&str> {
         self.files.state.as_ref()?.notice()
+    }
+
+    /// Returns the forges that the agent's git reaches without their credentials.
+    pub fn forges(&self) -> Option<&AgentForges> {
+        self.agent.endpoint.as_ref()?.forges()
     }
 
     /// Returns the keys that the agent works with without having them.

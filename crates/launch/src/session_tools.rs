@@ -244,6 +244,7 @@ async fn start_sidecars(
             forwarding: config.agent_forwarding.clone(),
             shared_directories: SharedDirectories::new(workspace.clone(), shared)?,
             keys: agent.keys.clone(),
+            forges: agent.forges.clone(),
             reporter: config.reporter.clone(),
         };
         let opened = AgentEndpoint::open(agent_endpoint, backend, Box::new(host.clone())).await;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::panic::resume_unwind;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use aifo_agents::AgentEndpoint;
@@ -15,6 +15,7 @@ use crate::check;
 use crate::config::SessionConfig;
 use crate::error::LaunchError;
 use crate::front_socket::FrontSocket;
+use crate::push_questions::PushQuestions;
 use crate::session::{Session, SessionAgent, SessionFiles};
 use crate::session_dirs::SessionDirs;
 use crate::session_frontend::{SessionFrontend, SessionLogs};
@@ -96,7 +97,7 @@ impl Session {
             tmp: tmp.path().to_owned(),
             socket_directory: socket.directory.as_ref().map(|parent| parent.path().to_owned()),
         };
-        let agent = SessionAgent {
+        let mut agent = SessionAgent {
             endpoint,
             local_python: config.local_python.clone(),
             notify_tools: config.notify.allowlist.clone(),
@@ -106,6 +107,10 @@ impl Session {
         let (verbosity, shim) = (config.verbosity, config.shim.clone());
         let frontend =
             SessionFrontend::open(config, (&info, &token), socket, logs, &tools, shared)?;
+        if let Some(endpoint) = &mut agent.endpoint {
+            let questions = PushQuestions::new(frontend.approvals.clone(), &info.workspace);
+            endpoint.serve_forges(Arc::new(questions));
+        }
         Ok(Session {
             info,
             frontend,

@@ -46,6 +46,9 @@ impl PartialEq for CallFiles {
 
 impl Eq for CallFiles {}
 
+/// The first word of a question about a push to a forge. No tool has it as its name.
+pub const PUSH: &str = "push";
+
 impl AskedCall {
     /// Creates a call of which only the names are known.
     pub fn new(argv: Vec<Vec<u8>>, directory: Vec<u8>) -> Self {

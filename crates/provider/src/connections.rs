@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::body::ResponseBody;
-use crate::judge::MAX_HEAD;
+use crate::head::MAX_HEAD;
 
 /// Connections of an agent at once. Further ones wait.
 const MAX_CONNECTIONS: usize = 256;

@@ -25,8 +25,9 @@ use crate::background::Background;
 use crate::body::{Counted, Received, RequestBody, ResponseBody, Sent, poll_data};
 use crate::connections::serve_connections;
 use crate::forge_refusal::ForgeRefusal;
+use crate::forges::ForgeForm;
+use crate::head::{Head, check_head};
 use crate::headers;
-use crate::judge::{Head, check_head};
 use crate::key::{Alphabet, Key, KeyShape, PhantomKey};
 use crate::meter::{Meter, UsageLimits};
 use crate::providers::KeyHeader;
@@ -50,16 +51,16 @@ const PHANTOM: KeyShape =
     KeyShape { prefix: "aifo_", alphabet: Alphabet::Alphanumeric, length: 40 };
 
 impl Forge {
-    /// Draws a phantom credential. `name` is the user's word for the forge; `user` goes with the credential; `repositories`
+    /// Draws a phantom credential. `name` is the user's word for the forge; `repositories`
     /// are those that git may fetch and push.
     pub fn new(
         name: &str,
         url: UpstreamUrl,
-        user: &'static str,
+        form: ForgeForm,
         source: Box<dyn KeySource>,
         repositories: Vec<RepositoryPath>,
     ) -> io::Result<Forge> {
-        let (header, phantom) = (KeyHeader::Basic(user), PhantomKey::generate(&PHANTOM)?);
+        let (header, phantom) = (KeyHeader::Basic(form.user()), PhantomKey::generate(&PHANTOM)?);
         let (name, key) = (name.to_owned(), KeptKey::new(source));
         Ok(Forge { name, url, header, phantom, key, repositories })
     }
@@ -86,7 +87,7 @@ impl fmt::Debug for Forge {
 }
 
 /// Where a push goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PushedTo {
     /// Host, with a port if it has another one than HTTPS.
     pub host: String,
@@ -108,7 +109,7 @@ pub trait PushGate: Send + Sync + 'static {
 pub struct ForgeProxy(Arc<Shared>);
 
 struct Shared {
-    forge: Forge,
+    forge: Arc<Forge>,
     gate: Arc<dyn PushGate>,
     connections: Upstreams,
     meter: Arc<Meter>,
@@ -118,7 +119,7 @@ struct Shared {
 impl ForgeProxy {
     /// Creates the proxy. `certificates` are PEM files that are trusted beside this machine's own.
     pub fn new(
-        forge: Forge,
+        forge: Arc<Forge>,
         gate: Arc<dyn PushGate>,
         connector: Connector,
         certificates: &[PathBuf],
@@ -205,7 +206,7 @@ impl Shared {
             GitRequest::Exchange(GitService::ReceivePack) => {
                 match self.read_push(&permitted.repository, body).await? {
                     Judged::Allowed(body) => Either::Left(body),
-                    Judged::Answered(response) => return Ok(response),
+                    Judged::Answered(answer) => return Ok(rejected(answer)),
                 }
             }
             _ => Either::Left(Sent::new(body, Arc::clone(&self.meter))),
@@ -280,12 +281,9 @@ impl Shared {
             Err(reason) => {
                 // git reads the answer only once it has sent everything.
                 while let Some(Ok(_)) = poll_fn(|context| poll_data(&mut body, context)).await {}
-                let answer = push.rejection(&reason, &format!("aifo: {reason}"));
-                let mut response = Response::new(Either::Left(Full::new(Bytes::from(answer))));
-                let headers = response.headers_mut();
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static(RESULT_TYPE));
-                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-                Ok(Judged::Answered(response))
+                let short = reason.split(':').next().unwrap_or_default();
+                let answer = push.rejection(short, &format!("aifo: {reason}"));
+                Ok(Judged::Answered(Full::new(Bytes::from(answer))))
             }
         }
     }
@@ -329,7 +327,15 @@ enum Judged {
     /// The whole body, for the forge.
     Allowed(Sent),
     /// The answer to git, which has sent everything.
-    Answered(Response<ResponseBody>),
+    Answered(Full<Bytes>),
+}
+
+fn rejected(answer: Full<Bytes>) -> Response<ResponseBody> {
+    let mut response = Response::new(Either::Left(answer));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(RESULT_TYPE));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
 }
 
 fn text(status: StatusCode, text: &str) -> Response<ResponseBody> {

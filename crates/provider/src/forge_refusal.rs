@@ -4,7 +4,7 @@ use hyper::StatusCode;
 
 use aifo_forge::PushError;
 
-use crate::judge::InvalidHead;
+use crate::head::InvalidHead;
 
 /// Why a request to a forge is not passed on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

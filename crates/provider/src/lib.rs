@@ -25,6 +25,8 @@ mod connections;
 mod demand;
 mod forge;
 mod forge_refusal;
+mod forges;
+mod head;
 mod headers;
 mod judge;
 mod key;
@@ -42,6 +44,7 @@ mod url;
 mod usage;
 
 pub use forge::{Forge, ForgeProxy, GateFuture, PushGate, PushedTo};
+pub use forges::{FORGES, ForgeForm, KnownForge};
 pub use key::{Alphabet, Key, KeyError, KeyShape, MAX_KEY, PhantomKey};
 pub use meter::{Usage, UsageLimits};
 pub use providers::{COMPATIBLE, ErrorForm, KeyHeader, PROVIDERS, Provider};

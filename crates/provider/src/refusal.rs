@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use crate::judge::InvalidHead;
+use crate::head::InvalidHead;
 use crate::providers::ErrorForm;
 
 /// Why a request is not passed on.

@@ -35,7 +35,7 @@ pub enum UrlError {
 
 impl UpstreamUrl {
     /// Parses the URL of a row, whose host has public addresses.
-    pub(crate) fn of_row(url: &str) -> Result<Self, UrlError> {
+    pub fn of_row(url: &str) -> Result<Self, UrlError> {
         Ok(UpstreamUrl { addresses: Addresses::Public, ..UpstreamUrl::parse(url)? })
     }
 
@@ -112,7 +112,7 @@ impl UpstreamUrl {
     }
 
     /// Returns the host as remotes name it: with a port of its own only.
-    pub(crate) fn host_name(&self) -> String {
+    pub fn host_name(&self) -> String {
         let port = if self.is_tls { 443 } else { 80 };
         match self.port == port {
             true => self.host.clone(),

@@ -1,4 +1,6 @@
 //! git through the proxy, at a real server of git's own behind authentication.
+//!
+//! Proves `spec/forges.md#git`, `spec/forges.md#requests` and `spec/forges.md#pushes`.
 
 mod git_server;
 
@@ -8,9 +10,10 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
 use aifo_egress::{Connector, ParentProxy};
-use aifo_forge::{Push, Remote, RepositoryPath, UpdateKind, git_settings};
+use aifo_forge::{Push, RefChange, RemoteUrl, RepositoryPath, git_settings};
 use aifo_provider::{
-    Forge, ForgeProxy, FreshKey, GateFuture, Key, KeySource, PushGate, PushedTo, UpstreamUrl,
+    Forge, ForgeForm, ForgeProxy, FreshKey, GateFuture, Key, KeySource, PushGate, PushedTo,
+    UpstreamUrl,
 };
 use tokio::net::TcpListener;
 
@@ -32,9 +35,10 @@ struct Gate(Mutex<Vec<String>>);
 impl PushGate for Gate {
     fn judge(&self, to: PushedTo, push: Push) -> GateFuture {
         let updates = push.updates().iter();
-        let line = |update: &aifo_forge::RefUpdate| format!("{:?} {}", update.kind(), update.name);
+        let line =
+            |update: &aifo_forge::RefUpdate| format!("{:?} {}", update.change(), update.name);
         let lines: Vec<String> = updates.map(line).collect();
-        let is_allowed = push.updates().iter().all(|update| update.kind() == UpdateKind::Create);
+        let is_allowed = push.updates().iter().all(|update| update.change() == RefChange::Create);
         self.0.lock().unwrap().push(format!("{}: {}", to.repository.as_str(), lines.join(", ")));
         Box::pin(
             async move { if is_allowed { Ok(()) } else { Err("only new branches".to_owned()) } },
@@ -58,17 +62,23 @@ impl World {
         let url = UpstreamUrl::parse(&format!("http://127.0.0.1:{}", server.port)).unwrap();
         let repository = RepositoryPath::parse("o/r").unwrap();
         let forge =
-            Forge::new("test", url, "me", Box::new(Fixed(token)), vec![repository]).unwrap();
+            Forge::new("test", url, ForgeForm::Git, Box::new(Fixed(token)), vec![repository])
+                .unwrap();
         let authorization = forge.authorization();
         let gate = Arc::new(Gate::default());
         let connector = Connector::new(ParentProxy::from_environment(|_| None).unwrap());
-        let proxy = ForgeProxy::new(forge, Arc::clone(&gate) as Arc<dyn PushGate>, connector, &[]);
+        let proxy = ForgeProxy::new(
+            Arc::new(forge),
+            Arc::clone(&gate) as Arc<dyn PushGate>,
+            connector,
+            &[],
+        );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let _serving = tokio::spawn(async move { proxy.serve(listener).await });
         let remotes = [
-            Remote::parse("git@forge.example:o/r.git").unwrap(),
-            Remote::parse("https://forge.example/o/secret").unwrap(),
+            RemoteUrl::parse("git@forge.example:o/r.git").unwrap(),
+            RemoteUrl::parse("https://forge.example/o/secret").unwrap(),
         ];
         let base = format!("http://127.0.0.1:{port}");
         let settings = git_settings(&base, &authorization, &remotes);

@@ -32,7 +32,15 @@ pub fn protective_git_variables(
 /// [`protective_git_variables`], or one that agents set for their own calls.
 pub fn is_protective_git_entry(key: &[u8], value: &[u8]) -> bool {
     let mut entries = ENTRIES.iter().chain(&OF_AGENTS);
-    entries.any(|(own, of)| own.as_bytes() == key && of.as_bytes() == value)
+    entries.any(|(own, of)| own.as_bytes() == key && of.as_bytes() == value) || is_of_forge(key)
+}
+
+/// Returns whether an entry leads to a server on the caller's localhost (`spec/forges.md#git`), and starts nothing.
+fn is_of_forge(key: &[u8]) -> bool {
+    let local = ["url.http://127.0.0.1:", "http.http://127.0.0.1:"];
+    let ends = [".insteadOf", ".pushInsteadOf", "/.extraHeader"];
+    local.iter().any(|start| key.starts_with(start.as_bytes()))
+        && ends.iter().any(|end| key.ends_with(end.as_bytes()))
 }
 
 /// The entries that agents set, such as gemini. An empty value is no program.
@@ -101,6 +109,9 @@ mod tests {
             ("core.pager", "cat", true),
             ("core.pager", "cat;x", false),
             ("url.x.insteadOf", "", false),
+            ("url.http://127.0.0.1:1/o/r.insteadOf", "git@x:o/r", true),
+            ("http.http://127.0.0.1:1/.extraHeader", "x", true),
+            ("http.http://127.0.0.1:1/.proxy", "x", false),
             ("alias.push", "", false),
         ] {
             let is = is_protective_git_entry(key.as_bytes(), value.as_bytes());

@@ -4,7 +4,7 @@ use super::Finding;
 use super::source::{Source, paths};
 
 /// The sans-IO crates, by directory in `crates/`.
-const PURE: &[&str] = &["types", "wire", "policy", "decide", "acp", "kube"];
+const PURE: &[&str] = &["types", "wire", "policy", "decide", "acp", "forge", "kube"];
 
 /// The modules of these that do I/O.
 const EXCEPT: &[(&str, &str)] = &[("kube", "kubectl"), ("kube", "client"), ("kube", "in_pod")];

@@ -52,6 +52,7 @@ impl Fixture {
             state: StateMode::Own,
             state_import: StateImport::Settings,
             keys: None,
+            forges: None,
         }
     }
 

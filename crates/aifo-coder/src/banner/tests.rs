@@ -22,6 +22,7 @@ fn facts() -> Facts {
         join: None,
         variables: Vec::new(),
         proxied: Vec::new(),
+        forges: Vec::new(),
         admitted: Vec::new(),
         has_own_state: false,
         login: Some(".codex/auth.json".into()),

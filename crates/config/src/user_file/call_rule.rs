@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use aifo_policy::PUSH;
 use aifo_types::quote_word;
 
 use super::{UserFileError, check, difference, lock, read, replace};
@@ -70,6 +71,12 @@ fn extended(text: &str, rule: &str) -> String {
 /// Returns the rule that matches this call only.
 fn rule(argv: &[String]) -> Result<String, UserFileError> {
     let no_rule = |why: String| Err(UserFileError::NoRule(why));
+    if argv.first().is_some_and(|word| word == PUSH) {
+        return no_rule(
+            "a push has no rule yet\nhint: allow the pushes of this ref for this session"
+                .to_owned(),
+        );
+    }
     let is_pattern =
         |word: &&String| word.chars().any(|it| it.is_control() || "*?[]{}\\!~\"".contains(it));
     if let Some(word) = argv.iter().find(is_pattern) {

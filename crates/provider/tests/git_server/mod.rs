@@ -117,7 +117,7 @@ async fn answer(root: &Path, request: Request<Incoming>) -> Response<Full<Bytes>
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let given = head.headers.get("authorization").and_then(|it| it.to_str().ok());
-    let expected = format!("Basic {}", BASE64_STANDARD.encode(format!("me:{TOKEN}")));
+    let expected = format!("Basic {}", BASE64_STANDARD.encode(format!("git:{TOKEN}")));
     if given != Some(&expected) {
         let mut response = Response::new(Full::new(Bytes::from(format!("who is {given:?}?"))));
         *response.status_mut() = StatusCode::UNAUTHORIZED;

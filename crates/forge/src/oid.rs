@@ -4,14 +4,14 @@ use std::fmt;
 
 /// The id of an object: 40 (SHA-1) or 64 (SHA-256) lower-case hexadecimal digits.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ObjectId(String);
+pub struct Oid(String);
 
-impl ObjectId {
+impl Oid {
     /// Parses an id. `None` for another length, or another character.
-    pub fn parse(text: &[u8]) -> Option<ObjectId> {
+    pub fn parse(text: &[u8]) -> Option<Oid> {
         let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
         let is_id = matches!(text.len(), 40 | 64) && text.iter().all(is_digit);
-        is_id.then(|| ObjectId(String::from_utf8_lossy(text).into_owned()))
+        is_id.then(|| Oid(String::from_utf8_lossy(text).into_owned()))
     }
 
     /// Returns whether it stands for no object.
@@ -32,7 +32,7 @@ impl ObjectId {
 
 const SHORT: usize = 10;
 
-impl fmt::Debug for ObjectId {
+impl fmt::Debug for Oid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

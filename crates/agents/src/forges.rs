@@ -1,0 +1,196 @@
+//! The forges that an agent's git reaches without having their credentials (`spec/forges.md`).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use aifo_egress::{Connector, ParentProxy};
+use aifo_forge::{RemoteUrl, RepositoryPath, git_settings, remotes_of_config};
+use aifo_host::TrustedPrograms;
+use aifo_provider::{FORGES, Forge, ForgeForm, ForgeProxy, KnownForge, PushGate, UpstreamUrl};
+use aifo_workspace::Tree;
+use tokio::net::TcpListener;
+
+use crate::keys::{KEY_PORT, KeysError, Reader, SecretSource};
+
+/// The user's settings for forges, by name.
+pub type ForgeSettings = BTreeMap<String, ForgeEntry>;
+
+/// The user's settings for a forge.
+#[derive(Clone, Debug)]
+pub struct ForgeEntry {
+    /// Where the credential is, instead of the variables of a known forge.
+    pub source: Option<SecretSource>,
+    /// The URL, if it is no known forge.
+    pub url: Option<UpstreamUrl>,
+    /// The form.
+    pub form: ForgeForm,
+    /// Repositories beside the project's remotes.
+    pub repositories: Vec<RepositoryPath>,
+}
+
+/// The forges of a session. Clones share phantom credentials.
+#[derive(Clone, Debug)]
+pub struct AgentForges {
+    forges: Vec<Arc<Forge>>,
+    /// The project's remotes at each, and further repositories.
+    remotes: Vec<Vec<RemoteUrl>>,
+    parent: Option<ParentProxy>,
+    certificates: Vec<PathBuf>,
+}
+
+/// The port of the first forge on the agent localhost; others have the next ones.
+const FORGE_PORT: u16 = KEY_PORT + 1;
+
+/// Forges of a session.
+const MAX_FORGES: usize = 4;
+
+/// The longest configuration of a repository that is read.
+const MAX_CONFIG: u64 = 1 << 20;
+
+impl AgentForges {
+    /// Collects the forges that the project has a remote at and the user a credential for. `None` if there are none.
+    ///
+    /// `variable` reads the launcher environment; `certificates` are PEM files that are trusted beside this machine's
+    /// own.
+    pub fn collect(
+        settings: &ForgeSettings,
+        workspace: &Path,
+        programs: &TrustedPrograms,
+        certificates: &[PathBuf],
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<AgentForges>, KeysError> {
+        let own = remotes(workspace);
+        let (mut forges, mut remotes) = (Vec::new(), Vec::new());
+        for (name, entry) in rows(settings) {
+            let known = FORGES.iter().find(|known| known.name == name);
+            let is_set =
+                |name: &&&str| variable(name).is_some_and(|value| !value.trim().is_empty());
+            let names = known.map_or(&[][..], |known| known.variables);
+            let of_variable =
+                names.iter().find(is_set).map(|it| SecretSource::Variable((*it).to_owned()));
+            let Some(source) = entry.source.clone().or(of_variable) else { continue };
+            let url = entry.url.clone().or_else(|| known.and_then(url_of));
+            let Some(url) = url else { continue };
+            let host = url.host_name();
+            let mut of_forge: Vec<_> =
+                own.iter().filter(|remote| remote.host == host).cloned().collect();
+            of_forge.extend(entry.repositories.iter().map(|path| RemoteUrl::at(&host, path)));
+            if of_forge.is_empty() || forges.len() >= MAX_FORGES {
+                continue;
+            }
+            let reader = Box::new(Reader { source, programs: programs.clone() });
+            let repositories = of_forge.iter().map(|remote| remote.repository.clone()).collect();
+            forges.push(Arc::new(Forge::new(&name, url, entry.form, reader, repositories)?));
+            remotes.push(of_forge);
+        }
+        if forges.is_empty() {
+            return Ok(None);
+        }
+        let (parent, certificates) =
+            (ParentProxy::from_environment(&variable)?, certificates.to_vec());
+        Ok(Some(AgentForges { forges, remotes, parent, certificates }))
+    }
+
+    /// Returns the names of the forges.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.forges.iter().map(|forge| forge.name())
+    }
+
+    /// Returns the ports on the agent localhost, in the order of the forges.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = u16> {
+        (FORGE_PORT..).take(self.forges.len())
+    }
+
+    /// Returns the agent variables, by which git and cargo reach the forges.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let mut settings = Vec::new();
+        for ((port, forge), remotes) in self.ports().zip(&self.forges).zip(&self.remotes) {
+            let base = format!("http://127.0.0.1:{port}");
+            settings.extend(git_settings(&base, &forge.authorization(), remotes));
+        }
+        let mut variables = vec![
+            ("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string()),
+            // Its own client of git does not read these settings.
+            ("CARGO_NET_GIT_FETCH_WITH_CLI".to_owned(), "true".to_owned()),
+        ];
+        for (number, (key, value)) in settings.into_iter().enumerate() {
+            variables.push((format!("GIT_CONFIG_KEY_{number}"), key));
+            variables.push((format!("GIT_CONFIG_VALUE_{number}"), value));
+        }
+        variables
+    }
+
+    /// Serves the listeners of [`ports`](Self::ports) until the future is dropped.
+    pub(crate) async fn serve(self, listeners: Vec<TcpListener>, gate: Arc<dyn PushGate>) {
+        let mut serving = tokio::task::JoinSet::new();
+        for (forge, listener) in self.forges.iter().zip(listeners) {
+            let (forge, gate) = (Arc::clone(forge), Arc::clone(&gate));
+            let connector = Connector::new(self.parent.clone());
+            let proxy = ForgeProxy::new(forge, gate, connector, &self.certificates);
+            serving.spawn(async move { proxy.serve(listener).await });
+        }
+        serving.join_all().await;
+    }
+}
+
+/// The user's entries, and known forges without one.
+fn rows(settings: &ForgeSettings) -> ForgeSettings {
+    let known = FORGES.iter().map(|known| {
+        let entry =
+            ForgeEntry { source: None, url: None, form: known.form, repositories: Vec::new() };
+        (known.name.to_owned(), entry)
+    });
+    let mut rows: ForgeSettings = known.collect();
+    rows.extend(settings.clone());
+    rows
+}
+
+fn url_of(known: &KnownForge) -> Option<UpstreamUrl> {
+    UpstreamUrl::of_row(known.url).ok()
+}
+
+/// The remotes of the workspace's repository. The workspace is not trusted: its file is found without links.
+fn remotes(workspace: &Path) -> Vec<RemoteUrl> {
+    let read = || -> io::Result<Option<Vec<u8>>> {
+        Ok(Tree::open(workspace)?.read(Path::new(".git/config"), MAX_CONFIG))
+    };
+    let bytes = read().ok().flatten().unwrap_or_default();
+    remotes_of_config(&String::from_utf8_lossy(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent_programs::trusted_programs_here;
+
+    fn collect(config: &str, environment: &[(&str, &str)]) -> Option<AgentForges> {
+        let workspace = tempfile::tempdir().unwrap();
+        std::fs::create_dir(workspace.path().join(".git")).unwrap();
+        std::fs::write(workspace.path().join(".git/config"), config).unwrap();
+        let variable = |name: &str| {
+            let found = environment.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let programs = trusted_programs_here();
+        let settings = ForgeSettings::new();
+        AgentForges::collect(&settings, workspace.path(), &programs, &[], variable).unwrap()
+    }
+
+    const ORIGIN: &str = "[remote \"origin\"]\n\turl = git@github.com:o/r.git\n";
+
+    #[test]
+    fn a_forge_needs_a_remote_and_a_credential() {
+        let token = [("GH_TOKEN", "ghp_0123456789abcdef")];
+        let forges = collect(ORIGIN, &token).unwrap();
+        assert_eq!(forges.names().collect::<Vec<_>>(), ["github"]);
+        let variables = forges.variables();
+        let has = |value: &str| variables.iter().any(|(_, of)| of == value);
+        assert!(has("git@github.com:o/r.git") && has("https://github.com/o/r"), "{variables:?}");
+        assert!(!format!("{variables:?}{forges:?}").contains("ghp_"));
+        assert!(collect(ORIGIN, &[]).is_none());
+        assert!(collect(ORIGIN, &[("GITLAB_TOKEN", "x")]).is_none());
+        assert!(collect("[remote \"o\"]\n\turl = /srv/r\n", &token).is_none());
+    }
+}

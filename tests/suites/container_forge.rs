@@ -1,0 +1,169 @@
+//! A forge: git of an agent in a container fetches and pushes without the user's credential
+//! (`spec/forges.md#forges`, `spec/forges.md#questions`).
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use aifo_tests::{
+    ContainerSetup, Engine, Outcome, Running, WITH_GIT, binaries, eventually, write_executable,
+};
+
+const TOKEN: &str = "forge-token-0123456789abcdef";
+
+/// A server with the repositories `o/r` and `o/secret`.
+struct Forge {
+    server: Child,
+    port: u16,
+    directory: tempfile::TempDir,
+}
+
+impl Drop for Forge {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+impl Forge {
+    fn start() -> Forge {
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("server.py");
+        fs::write(&script, include_str!("container_forge/server.py")).unwrap();
+        for name in ["o/r", "o/secret"] {
+            let path = directory.path().join(format!("{name}.git"));
+            git(directory.path(), &["init", "-q", "--bare", "-b", "main", path.to_str().unwrap()]);
+            git(&path, &["config", "http.receivepack", "true"]);
+        }
+        let mut server = Command::new("python3");
+        server.arg(&script).arg(directory.path()).args(["git", TOKEN]).stdout(Stdio::piped());
+        let mut server = server.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Forge { server, port: line.trim().parse().unwrap(), directory }
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The refs of the repository.
+    fn refs(&self) -> Vec<String> {
+        let path = self.directory.path().join("o/r.git");
+        let text = git(&path, &["for-each-ref", "--format=%(refname)"]);
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+/// git of the user.
+#[track_caller]
+fn git(directory: &Path, words: &[&str]) -> String {
+    let mut git = Command::new("git");
+    git.args(["-c", "user.name=u", "-c", "user.email=u@x"]).current_dir(directory).args(words);
+    Outcome::of(&mut git).exited(0).text()
+}
+
+/// A workspace with a commit at the forge, and the user's settings.
+fn world(engine: &Engine, forge: &Forge) -> ContainerSetup {
+    let containers = ContainerSetup::of(engine);
+    let setup = containers.setup();
+    let workspace = setup.workspace();
+    git(&workspace, &["init", "-q", "-b", "main"]);
+    git(&workspace, &["commit", "-qm", "first", "--allow-empty"]);
+    let bare = forge.directory.path().join("o/r.git");
+    git(&workspace, &["push", "-q", bare.to_str().unwrap(), "main"]);
+    git(&workspace, &["remote", "add", "origin", &format!("{}/o/r.git", forge.url())]);
+    let config = setup.scratch().join("home/.config/aifo");
+    fs::create_dir_all(&config).unwrap();
+    write_executable(setup.scratch().join("token"), TOKEN, 0o600);
+    let (url, file) = (forge.url(), setup.scratch().join("token"));
+    let text = format!(
+        "[ask]\ntimeout_secs = 100\n[services.work]\nurl = \"{url}\"\nfile = \"{}\"\n",
+        file.display()
+    );
+    fs::write(config.join("config.toml"), text).unwrap();
+    containers
+}
+
+/// A session whose agent is this script.
+fn run(containers: &ContainerSetup, script: &str) -> Command {
+    let agent = containers.setup().workspace().join("agent");
+    let head = "#!/bin/bash\nexport GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x";
+    write_executable(&agent, format!("{head}\n{script}\n"), 0o755);
+    let mut run = containers.command("run");
+    run.args(["--image", WITH_GIT, "--"]).arg(agent);
+    run
+}
+
+fn approve(scratch: &Path, args: &[&str]) -> Outcome {
+    let mut approve = Command::new(&binaries().coder);
+    approve.env_clear().env("HOME", scratch.join("home")).env("TMPDIR", scratch.join("run"));
+    approve.env("XDG_RUNTIME_DIR", scratch.join("run")).arg("approve").args(args);
+    Outcome::of(&mut approve)
+}
+
+/// Waits for a question, answers it, and returns its text.
+#[track_caller]
+fn answer(scratch: &Path, option: &str) -> String {
+    let mut listed = String::new();
+    eventually("a push waits", || {
+        listed = approve(scratch, &[]).text();
+        listed.starts_with('q')
+    });
+    approve(scratch, &["--answer", listed.split(' ').next().unwrap(), option]).exited(0);
+    listed
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn git_pushes_with_an_answer_and_without_the_credential() {
+    let Some(engine) = Engine::of_run("git_pushes_with_an_answer_and_without_the_credential")
+    else {
+        return;
+    };
+    let forge = Forge::start();
+    let containers = world(&engine, &forge);
+    let scratch = containers.setup().scratch().to_owned();
+    let script = "env; git config --list; git fetch -q origin || exit 3
+        git commit -qm more --allow-empty; git push -q origin HEAD:refs/heads/topic || exit 4
+        git commit -qm more --allow-empty; git push -q origin HEAD:refs/heads/topic || exit 5
+        git push origin HEAD:main 2>&1 && exit 6
+        git ls-remote http://127.0.0.1:18460/o/secret 2>&1 && exit 7
+        exit 0";
+    let mut agent = run(&containers, script);
+    let running = Running::start(&mut agent);
+    let asked = answer(&scratch, "session");
+    let words = format!("push 127.0.0.1:{}/o/r refs/heads/topic\n", forge.port);
+    assert!(asked.contains(&words) && asked.contains("creates refs/heads/topic at "), "{asked}");
+    // The second push of what the session wrote needs no answer.
+    let asked = answer(&scratch, "deny");
+    assert!(
+        asked.contains("moves refs/heads/main from ") && asked.contains("maybe by force"),
+        "{asked}"
+    );
+    let outcome = running.finish();
+    let text = outcome.exited(0).text();
+    assert!(text.contains("remote: aifo: ") && text.contains("[remote rejected]"), "{text}");
+    assert!(text.contains("'o/secret' is none of the project's remotes"), "{text}");
+    assert!(!text.contains(TOKEN) && text.contains("GIT_CONFIG_COUNT="), "{text}");
+    assert_eq!(forge.refs(), ["refs/heads/main", "refs/heads/topic"]);
+    let log = &outcome.stderr;
+    assert!(log.contains("git gets through to work, pushes are asked"), "{log}");
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_forge_without_a_remote_of_the_project_is_not_served() {
+    let test = "a_forge_without_a_remote_of_the_project_is_not_served";
+    let Some(engine) = Engine::of_run(test) else { return };
+    let forge = Forge::start();
+    let containers = world(&engine, &forge);
+    git(&containers.setup().workspace(), &["remote", "remove", "origin"]);
+    let outcome = Outcome::of(&mut run(&containers, "env"));
+    let text = outcome.exited(0).text();
+    assert!(
+        !text.contains("insteadOf") && !outcome.stderr.contains("git gets through"),
+        "{outcome:?}"
+    );
+}
