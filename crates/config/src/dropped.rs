@@ -8,7 +8,7 @@ use crate::source::Layer;
 use crate::table::Config;
 
 /// Keys that have no effect in a pod. The second word is the value that a pod has anyway, which is not reported.
-const DROPPED: [(&str, &str); 25] = [
+const DROPPED: [(&str, &str); 26] = [
     ("agent.state", "own"),
     ("agent.state_import", "settings"),
     ("ask.command", ""),
@@ -34,6 +34,7 @@ const DROPPED: [(&str, &str); 25] = [
     ("notify.safe_dirs", ""),
     ("notify.timeout_secs", ""),
     ("notify.trim_env", ""),
+    ("services.NAME", ""),
 ];
 
 impl Config {
@@ -64,7 +65,11 @@ impl Config {
     fn dropped_keys(&self) -> Vec<String> {
         let is_users = |layer| matches!(layer, Layer::User | Layer::Environment | Layer::Flag);
         let is_dropped = |key: &str, value: &Value| {
-            let found = DROPPED.iter().find(|(name, _)| *name == key);
+            let is_key = |name: &str| match name.strip_suffix("NAME") {
+                Some(table) => key.starts_with(table),
+                None => name == key,
+            };
+            let found = DROPPED.iter().find(|(name, _)| is_key(name));
             let same = |word: &str| match value {
                 Value::String(text) => text == word,
                 Value::Bool(is_on) => word.parse() == Ok(*is_on),
