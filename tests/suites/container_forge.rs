@@ -136,6 +136,7 @@ fn git_pushes_with_an_answer_and_without_the_credential() {
     let asked = answer(&scratch, "session");
     let words = format!("push 127.0.0.1:{}/o/r refs/heads/topic\n", forge.port);
     assert!(asked.contains(&words) && asked.contains("creates refs/heads/topic at "), "{asked}");
+    assert!(!asked.contains("PUBLIC"), "{asked}");
     // The second push of what the session wrote needs no answer.
     let asked = answer(&scratch, "deny");
     assert!(

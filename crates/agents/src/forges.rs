@@ -103,18 +103,14 @@ impl AgentForges {
         (FORGE_PORT..).take(self.forges.len())
     }
 
-    /// Returns the agent variables, by which git and cargo reach the forges.
+    /// Returns the agent variables, by which git reaches the forges.
     pub fn variables(&self) -> Vec<(String, String)> {
         let mut settings = Vec::new();
         for ((port, forge), remotes) in self.ports().zip(&self.forges).zip(&self.remotes) {
             let base = format!("http://127.0.0.1:{port}");
             settings.extend(git_settings(&base, &forge.authorization(), remotes));
         }
-        let mut variables = vec![
-            ("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string()),
-            // Its own client of git does not read these settings.
-            ("CARGO_NET_GIT_FETCH_WITH_CLI".to_owned(), "true".to_owned()),
-        ];
+        let mut variables = vec![("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string())];
         for (number, (key, value)) in settings.into_iter().enumerate() {
             variables.push((format!("GIT_CONFIG_KEY_{number}"), key));
             variables.push((format!("GIT_CONFIG_VALUE_{number}"), value));

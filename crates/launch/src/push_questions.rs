@@ -30,34 +30,36 @@ impl PushQuestions {
         written.get(&(to.clone(), update.name.clone())) == Some(&update.old)
     }
 
-    /// Returns the words of the question, and what each update does. A session's answer covers pushes with the same words, so those
-    /// that may drop commits have their ids.
+    /// Returns the words of the question, and the effects of the updates. An answer for the session covers pushes with the same words,
+    /// so those that are asked each time have the ids.
     fn words(&self, to: &PushedTo, push: &Push) -> (Vec<String>, Vec<String>) {
         let mut words = vec![PUSH.to_owned(), format!("{}/{}", to.host, to.repository.as_str())];
         let mut effects = Vec::new();
         for update in push.updates() {
             let RefUpdate { old, new, name } = update;
-            let (word, effect) = match update.change() {
-                RefChange::Create => (name.clone(), format!("creates {name} at {}", new.short())),
-                RefChange::Update if self.is_own(to, update) => (
-                    name.clone(),
-                    format!("moves {name}, which this session wrote, to {}", new.short()),
-                ),
-                RefChange::Update => (
-                    format!("+{}..{}:{name}", old.short(), new.short()),
-                    format!("moves {name} from {} to {}, maybe by force", old.short(), new.short()),
-                ),
-                RefChange::Delete => (
-                    format!("{}:{name}", old.short()),
-                    format!("DELETES {name}, at {}", old.short()),
-                ),
+            let (from, at) = (old.short(), new.short());
+            let (is_covered, effect) = match update.change() {
+                RefChange::Create => (true, format!("creates {name} at {at}")),
+                RefChange::Update if self.is_own(to, update) => {
+                    (true, format!("moves {name}, which this session wrote, to {at}"))
+                }
+                RefChange::Update => {
+                    (false, format!("moves {name} from {from} to {at}, maybe by force"))
+                }
+                RefChange::Delete => (false, format!("DELETES {name}, at {from}")),
             };
-            words.push(word);
+            words.push(match is_covered && !to.is_public {
+                true => name.clone(),
+                false => format!("{}..{}:{name}", old.as_str(), new.as_str()),
+            });
             effects.push(effect);
         }
         for option in push.options() {
             words.push(format!("--push-option={option}"));
             effects.push(format!("has the option '{option}'"));
+        }
+        if to.is_public {
+            effects.push("the repository is PUBLIC".to_owned());
         }
         (words, effects)
     }

@@ -93,6 +93,8 @@ pub struct PushedTo {
     pub host: String,
     /// The repository there.
     pub repository: RepositoryPath,
+    /// True if everybody can read it; also if that is not known.
+    pub is_public: bool,
 }
 
 /// The decision about a push.
@@ -236,7 +238,7 @@ impl Shared {
 
     /// Returns the response to git: without the credential, and the forge's own questions for one.
     fn received(&self, response: Response<Incoming>) -> Response<ResponseBody> {
-        let redactor = self.forge.key.redactor();
+        let redactor = self.forge.key.redactor(self.forge.header);
         let mut headers = headers::to_agent(response.headers());
         headers.remove(WWW_AUTHENTICATE);
         redactor.clear(&mut headers);
@@ -272,7 +274,11 @@ impl Shared {
             }
             return Ok(Judged::Allowed(Sent::with_begin(begin, body, Arc::clone(&self.meter))));
         }
-        let to = PushedTo { host: self.forge.url.host_name(), repository: repository.clone() };
+        let to = PushedTo {
+            host: self.forge.url.host_name(),
+            repository: repository.clone(),
+            is_public: self.is_public(repository).await,
+        };
         match self.gate.judge(to, push.clone()).await {
             Ok(()) => {
                 let body = Sent::with_begin(begin, body, Arc::clone(&self.meter));
@@ -286,6 +292,21 @@ impl Shared {
                 Ok(Judged::Answered(Full::new(Bytes::from(answer))))
             }
         }
+    }
+
+    /// Returns whether the forge answers a fetch without a credential; true also if that fails.
+    async fn is_public(&self, repository: &RepositoryPath) -> bool {
+        let path = format!("/{}.git/info/refs", repository.as_str());
+        let target = self.forge.url.request_target(&path, Some("service=git-upload-pack"));
+        let body = Either::Right(Full::new(Bytes::new()));
+        let (authority, uri) = (self.forge.url.authority(), target.as_str());
+        let Ok(request) = Request::get(uri).header(HOST, authority).body(body) else { return true };
+        let answered = timeout(PUBLIC_TIME, self.connections.send(&self.forge.url, request)).await;
+        let status = answered.map(|response| response.map(|response| response.status()));
+        !matches!(
+            status,
+            Ok(Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND))
+        )
     }
 
     /// Returns the request to the forge, whose head is new.
@@ -318,6 +339,9 @@ impl Shared {
         Ok(outgoing)
     }
 }
+
+/// Limit of the request without a credential.
+const PUBLIC_TIME: Duration = Duration::from_secs(10);
 
 const RESULT_TYPE: &str = "application/x-git-receive-pack-result";
 

@@ -1,6 +1,5 @@
 //! The headers that pass.
 
-use base64::prelude::{BASE64_STANDARD, Engine};
 use hyper::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, EXPECT,
     FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, IF_RANGE, PROXY_AUTHENTICATE,
@@ -61,8 +60,7 @@ pub(crate) fn to_provider(headers: &HeaderMap, header: KeyHeader, key: &Key) -> 
     let (name, text) = match header {
         KeyHeader::Bearer => (AUTHORIZATION, format!("Bearer {}", key.expose())),
         KeyHeader::Basic(user) => {
-            let pair = zeroize::Zeroizing::new(format!("{user}:{}", key.expose()));
-            (AUTHORIZATION, format!("Basic {}", BASE64_STANDARD.encode(pair.as_bytes())))
+            (AUTHORIZATION, format!("Basic {}", key.with_user(user).expose()))
         }
         KeyHeader::Named(name) => (HeaderName::from_static(name), key.expose().to_owned()),
     };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use zeroize::Zeroizing;
 
 /// A provider key, erased from memory when it is dropped. `Debug` shows nothing of it.
@@ -48,6 +49,12 @@ impl Key {
 
     pub(crate) fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// Returns it with a user, as basic authentication has them.
+    pub(crate) fn with_user(&self, user: &str) -> Key {
+        let pair = Zeroizing::new(format!("{user}:{}", self.expose()));
+        Key(Zeroizing::new(BASE64_STANDARD.encode(pair.as_bytes())))
     }
 
     pub(crate) fn to_lower_case(&self) -> Key {

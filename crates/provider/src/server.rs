@@ -208,7 +208,7 @@ impl Shared {
             let reason = "its response is encoded, although the request forbids that".to_owned();
             return Err(Refusal::Upstream(reason));
         }
-        let redactor = upstream.key.redactor();
+        let redactor = upstream.key.redactor(upstream.provider.key_header);
         let mut headers = headers::to_agent(response.headers());
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(agent_side) = agent_side else {

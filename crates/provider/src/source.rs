@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::key::Key;
+use crate::providers::KeyHeader;
 use crate::redact::Redactor;
 
 /// Reads a key from where the user has it.
@@ -59,9 +60,13 @@ impl KeptKey {
         Ok(key)
     }
 
-    /// Returns a redactor of this key and all former ones, which may be valid still.
-    pub(crate) fn redactor(&self) -> Redactor {
-        Redactor::of(&self.read.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Returns a redactor of this key and all former ones, which may be valid still, also as the header has them.
+    pub(crate) fn redactor(&self, header: KeyHeader) -> Redactor {
+        let mut keys = self.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let KeyHeader::Basic(user) = header {
+            keys.extend(keys.clone().iter().map(|key| key.with_user(user)));
+        }
+        Redactor::of(&keys)
     }
 
     /// Forgets a key that the provider refused, unless a newer one was read meanwhile.

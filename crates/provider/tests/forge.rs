@@ -15,6 +15,7 @@ use aifo_provider::{
     Forge, ForgeForm, ForgeProxy, FreshKey, GateFuture, Key, KeySource, PushGate, PushedTo,
     UpstreamUrl,
 };
+use base64::prelude::{BASE64_STANDARD, Engine};
 use tokio::net::TcpListener;
 
 use git_server::{GitServer, TOKEN};
@@ -34,6 +35,7 @@ struct Gate(Mutex<Vec<String>>);
 
 impl PushGate for Gate {
     fn judge(&self, to: PushedTo, push: Push) -> GateFuture {
+        assert!(!to.is_public, "the server asks who it is");
         let updates = push.updates().iter();
         let line =
             |update: &aifo_forge::RefUpdate| format!("{:?} {}", update.change(), update.name);
@@ -60,9 +62,9 @@ impl World {
     async fn new(token: &'static str) -> World {
         let server = GitServer::start(&["o/r", "o/secret"]).await;
         let url = UpstreamUrl::parse(&format!("http://127.0.0.1:{}", server.port)).unwrap();
-        let repository = RepositoryPath::parse("o/r").unwrap();
+        let repositories = ["o/r", "o/echo"].map(|path| RepositoryPath::parse(path).unwrap());
         let forge =
-            Forge::new("test", url, ForgeForm::Git, Box::new(Fixed(token)), vec![repository])
+            Forge::new("test", url, ForgeForm::Git, Box::new(Fixed(token)), repositories.to_vec())
                 .unwrap();
         let authorization = forge.authorization();
         let gate = Arc::new(Gate::default());
@@ -187,6 +189,21 @@ async fn other_repositories_and_a_wrong_credential_are_refused_in_words() {
     let refused = world.git("", &["ls-remote", "git@forge.example:o/r"]).await;
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(text.contains("'test' does not accept the user's credential"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_credential_that_the_forge_echoes_does_not_reach_the_agent() {
+    let world = World::new(TOKEN).await;
+    let (host, authorization) = (format!("127.0.0.1:{}", world.port), &world.settings[0].1);
+    let request = format!(
+        "GET /o/echo/info/refs?service=git-upload-pack HTTP/1.1\r\nHost: {host}\r\n{authorization}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    let answer = world.server.raw(world.port, &request).await;
+    assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("Basic ****"), "{answer}");
+    let pair = BASE64_STANDARD.encode(format!("git:{TOKEN}"));
+    assert!(!answer.contains(TOKEN) && !answer.contains(&pair), "{answer}");
+    assert!(!answer.contains("x-echo"), "{answer}");
 }
 
 /// Requests that no git makes.

@@ -124,6 +124,12 @@ async fn answer(root: &Path, request: Request<Incoming>) -> Response<Full<Bytes>
         response.headers_mut().insert("www-authenticate", "Basic realm=x".parse().unwrap());
         return response;
     }
+    if head.uri.path().starts_with("/o/echo") {
+        let mut response = Response::new(Full::new(Bytes::from(format!("{given:?} {TOKEN}"))));
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        response.headers_mut().insert("x-echo", given.unwrap_or_default().parse().unwrap());
+        return response;
+    }
     let mut backend = Command::new("git");
     backend.arg("http-backend").env("GIT_PROJECT_ROOT", root).env("GIT_HTTP_EXPORT_ALL", "1");
     backend.env("REQUEST_METHOD", head.method.as_str()).env("PATH_INFO", head.uri.path());
