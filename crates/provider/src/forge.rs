@@ -31,6 +31,7 @@ use crate::headers;
 use crate::key::{Alphabet, Key, KeyShape, PhantomKey};
 use crate::meter::{Meter, UsageLimits};
 use crate::providers::KeyHeader;
+use crate::redact::Redactor;
 use crate::server::{EndBackground, RESPONSE_MINUTES};
 use crate::source::{KeptKey, KeySource};
 use crate::upstream::Upstreams;
@@ -233,15 +234,26 @@ impl Shared {
         {
             return Err(ForgeRefusal::Upstream("its response is in another form".to_owned()));
         }
-        Ok(self.received(response))
+        Ok(self.received(response, permitted.request))
     }
 
     /// Returns the response to git: without the credential, and the forge's own questions for one.
-    fn received(&self, response: Response<Incoming>) -> Response<ResponseBody> {
-        let redactor = self.forge.key.redactor(self.forge.header);
+    fn received(
+        &self,
+        response: Response<Incoming>,
+        request: GitRequest,
+    ) -> Response<ResponseBody> {
+        let mut redactor = self.forge.key.redactor(self.forge.header);
         let mut headers = headers::to_agent(response.headers());
         headers.remove(WWW_AUTHENTICATE);
         redactor.clear(&mut headers);
+        let is_pack = response.status() == StatusCode::OK
+            && request == GitRequest::Exchange(GitService::UploadPack)
+            && headers.get(CONTENT_TYPE).is_some_and(|of| of == PACK_TYPE);
+        if is_pack {
+            // Objects, of any size, which no server makes of a request's head.
+            redactor = Redactor::of(&[]);
+        }
         let (mut parts, body) = response.into_parts();
         parts.extensions.clear();
         (parts.headers, parts.version) = (headers, Version::HTTP_11);
@@ -342,6 +354,8 @@ impl Shared {
 
 /// Limit of the request without a credential.
 const PUBLIC_TIME: Duration = Duration::from_secs(10);
+
+const PACK_TYPE: &str = "application/x-git-upload-pack-result";
 
 const RESULT_TYPE: &str = "application/x-git-receive-pack-result";
 
