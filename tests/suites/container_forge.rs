@@ -118,7 +118,7 @@ fn answer(scratch: &Path, option: &str) -> String {
 #[test]
 #[ignore = "container: cargo xtask test docker"]
 fn git_pushes_with_an_answer_and_without_the_credential() {
-    let Some(engine) = Engine::of_run("git_pushes_with_an_answer_and_without_the_credential")
+    let Some(engine) = Engine::with_git("git_pushes_with_an_answer_and_without_the_credential")
     else {
         return;
     };
@@ -157,7 +157,7 @@ fn git_pushes_with_an_answer_and_without_the_credential() {
 #[ignore = "container: cargo xtask test docker"]
 fn a_forge_without_a_remote_of_the_project_is_not_served() {
     let test = "a_forge_without_a_remote_of_the_project_is_not_served";
-    let Some(engine) = Engine::of_run(test) else { return };
+    let Some(engine) = Engine::with_git(test) else { return };
     let forge = Forge::start();
     let containers = world(&engine, &forge);
     git(&containers.setup().workspace(), &["remote", "remove", "origin"]);
