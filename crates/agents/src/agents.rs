@@ -33,7 +33,7 @@ pub struct AgentSpec {
     pub packages: Vec<String>,
     /// The runtimes with smart decisions.
     pub smart: SmartRuntimes,
-    /// Whether its programs meet on a port of localhost, which all containers of a pod share.
+    /// True if its programs meet on a port of localhost, which all containers of a pod share.
     pub listens: bool,
     /// The agent's own python, in its image: that of a virtual environment.
     pub local_python: Option<PathBuf>,

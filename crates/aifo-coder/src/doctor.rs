@@ -123,7 +123,7 @@ impl CheckContext {
         }
     }
 
-    /// Whether sessions are pods of a cluster.
+    /// True if sessions are pods of a cluster.
     fn is_cluster(&self) -> bool {
         self.config.backend.value == BackendChoice::Kubernetes
     }

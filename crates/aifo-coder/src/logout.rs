@@ -1,4 +1,4 @@
-//! What the end of a login session does to a session that continues (`spec/attach.md#use`).
+//! A session that continues after the end of its login session (`spec/attach.md#use`).
 
 use std::path::Path;
 

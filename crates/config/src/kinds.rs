@@ -29,7 +29,7 @@ pub struct Kinds {
 pub struct ToolRule {
     /// The kind.
     pub kind: Kind,
-    /// Whether it may run them.
+    /// True if it may run them.
     pub effect: ToolEffect,
     /// The tools.
     pub tools: Sourced<Vec<String>>,

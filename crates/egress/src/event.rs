@@ -35,7 +35,7 @@ pub struct ConnectionEvent {
     pub phase: Phase,
     /// The address outside; `None` before it is dialled, or if a parent proxy chooses it.
     pub address: Option<SocketAddr>,
-    /// Whether a parent proxy dials, and so chooses the address.
+    /// True if a parent proxy dials, and so chooses the address.
     pub via_parent: bool,
     /// Bytes to the host outside.
     pub sent: u64,

@@ -19,6 +19,7 @@
 //!
 //! Architecture invariant: the forge gets a head that is written anew from the judged one ([`Push::head`]).
 
+mod ancestry;
 mod oid;
 mod pkt_line;
 mod push;
@@ -26,6 +27,7 @@ mod push_reader;
 mod remote;
 mod request;
 
+pub use ancestry::{CI_PATHS, ObjectType, ReadObject, changed_ci_files, commits_since};
 pub use oid::Oid;
 pub use push::{Push, RefChange, RefUpdate};
 pub use push_reader::{MAX_PUSH_HEAD, PushError, PushReader};

@@ -3,7 +3,7 @@
 /// The longest line with its length.
 const MAX_LINE: usize = 65_520;
 
-/// The most data in a line of a side band, whose first byte is the band.
+/// The most data of a side band in a line, whose first byte is the band.
 pub(crate) const MAX_BAND: usize = MAX_LINE - 5;
 
 /// A line.

@@ -29,7 +29,7 @@ pub struct RefUpdate {
 pub enum RefChange {
     /// It is new.
     Create,
-    /// It has another id afterwards. Whether that descends from the old one is not in the push.
+    /// It has another id afterwards. A push does not say whether that descends from the old one.
     Update,
     /// It is removed.
     Delete,
@@ -116,7 +116,7 @@ impl Push {
     }
 }
 
-/// A reason is a part of a line, which has its limit.
+/// A line has its limit.
 fn one_line(text: &str) -> String {
     let blank = |character: char| if character.is_control() { ' ' } else { character };
     text.chars().take(MAX_TEXT).map(blank).collect()

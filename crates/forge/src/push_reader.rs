@@ -181,7 +181,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::push::RefChange;
 
-    /// The head of a push whose ids repeat a digit.
+    /// A head with ids that repeat a digit.
     pub(crate) fn body(updates: &[(&str, &str, &str)], capabilities: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (index, (old, new, name)) in updates.iter().enumerate() {

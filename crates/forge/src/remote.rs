@@ -112,7 +112,7 @@ pub fn remotes_of_config(text: &str) -> Vec<RemoteUrl> {
     found
 }
 
-/// The remotes of a repository that count.
+/// Further remotes do not count.
 const MAX_REMOTES: usize = 32;
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ mod choose;
 mod config;
 mod confine;
 mod error;
+mod examined_update;
 mod front_socket;
 mod host_watch;
 mod machine;
