@@ -87,12 +87,12 @@ fn world(engine: &Engine, forge: &Forge) -> ContainerSetup {
 }
 
 /// A session whose agent is this script.
-fn run(containers: &ContainerSetup, script: &str) -> Command {
+fn run(containers: &ContainerSetup, script: &str, options: &[&str]) -> Command {
     let agent = containers.setup().workspace().join("agent");
     let head = "#!/bin/bash\nexport GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x";
     write_executable(&agent, format!("{head}\n{script}\n"), 0o755);
     let mut run = containers.command("run");
-    run.args(["--image", WITH_GIT, "--"]).arg(agent);
+    run.args(options).args(["--image", WITH_GIT, "--"]).arg(agent);
     run
 }
 
@@ -131,7 +131,7 @@ fn git_pushes_with_an_answer_and_without_the_credential() {
         git push origin HEAD:main 2>&1 && exit 6
         git ls-remote http://127.0.0.1:18460/o/secret 2>&1 && exit 7
         exit 0";
-    let mut agent = run(&containers, script);
+    let mut agent = run(&containers, script, &[]);
     let running = Running::start(&mut agent);
     let asked = answer(&scratch, "session");
     let words = format!("push 127.0.0.1:{}/o/r refs/heads/topic\n", forge.port);
@@ -152,16 +152,21 @@ fn git_pushes_with_an_answer_and_without_the_credential() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
-fn a_forge_without_a_remote_of_the_project_is_not_served() {
-    let test = "a_forge_without_a_remote_of_the_project_is_not_served";
+fn a_forge_is_served_for_the_projects_remotes_and_in_its_network() {
+    let test = "a_forge_is_served_for_the_projects_remotes_and_in_its_network";
     let Some(engine) = Engine::with_git(test) else { return };
     let forge = Forge::start();
     let containers = world(&engine, &forge);
+    let check = |options: &[&str], is_served: bool| {
+        let mut run = run(&containers, "env", options);
+        let outcome = Outcome::of(&mut run);
+        let text = outcome.exited(0).text();
+        let has = (text.contains("insteadOf"), outcome.stderr.contains("git gets through"));
+        assert_eq!(has, (is_served, is_served), "{options:?} {outcome:?}");
+    };
+    check(&[], true);
+    check(&["--keys", "pass"], false);
+    check(&["--net", "none"], false);
     git(&containers.setup().workspace(), &["remote", "remove", "origin"]);
-    let outcome = Outcome::of(&mut run(&containers, "env"));
-    let text = outcome.exited(0).text();
-    assert!(
-        !text.contains("insteadOf") && !outcome.stderr.contains("git gets through"),
-        "{outcome:?}"
-    );
+    check(&[], false);
 }

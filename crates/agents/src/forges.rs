@@ -52,13 +52,14 @@ const MAX_CONFIG: u64 = 1 << 20;
 impl AgentForges {
     /// Collects the forges that the project has a remote at and the user a credential for. `None` if there are none.
     ///
-    /// `variable` reads the launcher environment; `certificates` are PEM files that are trusted beside this machine's
+    /// Forges for which `is_denied` are left out. `variable` reads the launcher environment; `certificates` are PEM files that are trusted beside this machine's
     /// own.
     pub fn collect(
         settings: &ForgeSettings,
         workspace: &Path,
         programs: &TrustedPrograms,
         certificates: &[PathBuf],
+        is_denied: impl Fn(&UpstreamUrl) -> bool,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<AgentForges>, KeysError> {
         let own = remotes(workspace);
@@ -72,7 +73,7 @@ impl AgentForges {
                 names.iter().find(is_set).map(|it| SecretSource::Variable((*it).to_owned()));
             let Some(source) = entry.source.clone().or(of_variable) else { continue };
             let url = entry.url.clone().or_else(|| known.and_then(url_of));
-            let Some(url) = url else { continue };
+            let Some(url) = url.filter(|url| !is_denied(url)) else { continue };
             let host = url.host_name();
             let mut of_forge: Vec<_> =
                 own.iter().filter(|remote| remote.host == host).cloned().collect();
@@ -108,7 +109,12 @@ impl AgentForges {
         let mut settings = Vec::new();
         for ((port, forge), remotes) in self.ports().zip(&self.forges).zip(&self.remotes) {
             let base = format!("http://127.0.0.1:{port}");
-            settings.extend(git_settings(&base, &forge.authorization(), remotes));
+            settings.extend(git_settings(
+                &base,
+                &forge.authorization(),
+                remotes,
+                forge.keeps_paths(),
+            ));
         }
         let mut variables = vec![("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string())];
         for (number, (key, value)) in settings.into_iter().enumerate() {
@@ -171,7 +177,9 @@ mod tests {
         };
         let programs = trusted_programs_here();
         let settings = ForgeSettings::new();
-        AgentForges::collect(&settings, workspace.path(), &programs, &[], variable).unwrap()
+        let is_denied = |url: &UpstreamUrl| url.host_name() == "gitlab.com";
+        let path = workspace.path();
+        AgentForges::collect(&settings, path, &programs, &[], is_denied, variable).unwrap()
     }
 
     const ORIGIN: &str = "[remote \"origin\"]\n\turl = git@github.com:o/r.git\n";
@@ -187,6 +195,8 @@ mod tests {
         assert!(!format!("{variables:?}{forges:?}").contains("ghp_"));
         assert!(collect(ORIGIN, &[]).is_none());
         assert!(collect(ORIGIN, &[("GITLAB_TOKEN", "x")]).is_none());
+        let gitlab = "[remote \"o\"]\n\turl = https://gitlab.com/o/r\n";
+        assert!(collect(gitlab, &[("GITLAB_TOKEN", "x")]).is_none(), "it is denied");
         assert!(collect("[remote \"o\"]\n\turl = /srv/r\n", &token).is_none());
     }
 }

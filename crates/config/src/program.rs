@@ -7,8 +7,10 @@ use aifo_agents::{
     AgentContainerConfig, AgentForges, AgentSettings, AgentSpec, ForgeSettings, KeySettings,
     ModelKeys, StateImport, StateMode, trusted_programs,
 };
+use aifo_egress::Name;
 use aifo_launch::{BackendChoice, Containers, Fallback, SessionConfig, SidecarBackend};
 use aifo_process::forbid_tracing;
+use aifo_provider::UpstreamUrl;
 use aifo_sidecar::Net;
 
 use crate::session_error::SessionError;
@@ -188,13 +190,20 @@ impl SessionProgram {
 
     /// Returns the forges of the project's remotes at which the user has a credential.
     fn agent_forges(&self, session: &SessionConfig) -> Result<Option<AgentForges>, SessionError> {
-        let is_pod = matches!(session.backend, SidecarBackend::Pod(_));
-        let forges = self.forges.as_ref().filter(|_| has_own_stack(session) && !is_pod);
-        let Some(forges) = forges else { return Ok(None) };
+        let SidecarBackend::Containers(containers) = &session.backend else { return Ok(None) };
+        let is_reachable = !matches!(containers.net, Net::Host | Net::None);
+        let Some(forges) = self.forges.as_ref().filter(|_| is_reachable) else { return Ok(None) };
+        let is_denied = |url: &UpstreamUrl| {
+            let name = Name::parse(url.host().as_bytes());
+            name.is_ok_and(|name| {
+                !containers.rules.explain_agent(&name, url.port()).denials.is_empty()
+            })
+        };
         let programs = trusted_programs(&session.workspace);
         let variable = |name: &str| std::env::var(name).ok();
         let (workspace, certificates) = (&session.workspace, &self.certificates);
-        let forges = AgentForges::collect(forges, workspace, &programs, certificates, variable)?;
+        let forges =
+            AgentForges::collect(forges, workspace, &programs, certificates, is_denied, variable)?;
         if forges.is_some() {
             forbid_tracing().map_err(|error| SessionError::Tracing(error.into()))?;
         }

@@ -67,17 +67,20 @@ impl RemoteUrl {
 }
 
 /// Returns the settings by which git reaches remotes of one host at `base`, a URL without a slash at its end, with the value
-/// of a header `Authorization`. Each URL is named whole: of several that match, git takes the longest.
+/// of a header `Authorization`. With `keeps_end` the path at `base` has the `.git` that a remote has. Each URL is named whole: of several that match, git takes the longest.
 pub fn git_settings(
     base: &str,
     authorization: &str,
     remotes: &[RemoteUrl],
+    keeps_end: bool,
 ) -> Vec<(String, String)> {
     let header = format!("Authorization: {authorization}");
     let mut settings = vec![(format!("http.{base}/.extraHeader"), header)];
     let mut seen = BTreeSet::new();
     for remote in remotes {
-        let to = format!("{base}/{}", remote.repository.as_str());
+        let has_end = keeps_end && remote.url.trim_end_matches('/').ends_with(".git");
+        let end = if has_end { ".git" } else { "" };
+        let to = format!("{base}/{}{end}", remote.repository.as_str());
         for url in remote.urls() {
             if !seen.insert(url.clone()) {
                 continue;
@@ -167,7 +170,7 @@ mod tests {
     #[test]
     fn every_spelling_of_a_remote_is_named_whole() {
         let remote = RemoteUrl::parse("https://me@forge.example/o/r").unwrap();
-        let settings = git_settings("http://127.0.0.1:1", "Basic eA==", &[remote]);
+        let settings = git_settings("http://127.0.0.1:1", "Basic eA==", &[remote], false);
         assert_eq!(settings[0].0, "http.http://127.0.0.1:1/.extraHeader");
         let to = "url.http://127.0.0.1:1/o/r.insteadOf";
         for url in [

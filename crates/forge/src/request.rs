@@ -58,6 +58,9 @@ impl GitRequest {
         let path = path.strip_prefix('/')?;
         for (end, service) in ENDS {
             let Some(repository) = path.strip_suffix(end) else { continue };
+            if repository.ends_with('/') {
+                return None;
+            }
             let request = match (*end, method, query) {
                 (REFS, "GET", Some(query)) => GitRequest::Refs(GitService::of_query(query)?),
                 (_, "POST", None) => GitRequest::Exchange((*service)?),
@@ -138,6 +141,7 @@ mod tests {
             ("POST", "/o/%72/git-receive-pack"),
             ("POST", "/o//r/git-receive-pack"),
             ("POST", "//o/r/git-receive-pack"),
+            ("POST", "/o/r//git-receive-pack"),
             ("POST", "/o/r;x/git-receive-pack"),
             ("POST", "/o/.git/git-receive-pack"),
             ("POST", "o/r/git-receive-pack"),

@@ -41,6 +41,7 @@ use crate::url::UpstreamUrl;
 pub struct Forge {
     name: String,
     url: UpstreamUrl,
+    form: ForgeForm,
     header: KeyHeader,
     phantom: PhantomKey,
     key: KeptKey,
@@ -63,12 +64,17 @@ impl Forge {
     ) -> io::Result<Forge> {
         let (header, phantom) = (KeyHeader::Basic(form.user()), PhantomKey::generate(&PHANTOM)?);
         let (name, key) = (name.to_owned(), KeptKey::new(source));
-        Ok(Forge { name, url, header, phantom, key, repositories })
+        Ok(Forge { name, url, form, header, phantom, key, repositories })
     }
 
     /// Returns the value of the header `Authorization` by which the proxy knows the agent's requests.
     pub fn authorization(&self) -> String {
         format!("Bearer {}", self.phantom.as_str())
+    }
+
+    /// Returns whether a path of the agent's is that of the forge.
+    pub fn keeps_paths(&self) -> bool {
+        self.form == ForgeForm::Git
     }
 
     /// Returns the user's word for it.
@@ -153,8 +159,8 @@ impl fmt::Debug for ForgeProxy {
 /// A request of git that may be passed on.
 struct Permitted {
     repository: RepositoryPath,
-    /// The path behind the repository.
-    end: String,
+    /// The path at the forge.
+    path: String,
     query: Option<String>,
     request: GitRequest,
 }
@@ -195,8 +201,12 @@ impl Shared {
         {
             return Err(ForgeRefusal::Encoded);
         }
-        let (end, query) = (end.to_owned(), query.map(str::to_owned));
-        Ok(Permitted { repository, end, query, request: git })
+        let path = match self.forge.form {
+            // Its repositories may be directories with or without this end.
+            ForgeForm::Git => path.to_owned(),
+            _ => format!("/{}.git{end}", repository.as_str()),
+        };
+        Ok(Permitted { repository, path, query: query.map(str::to_owned), request: git })
     }
 
     async fn pass_on(
@@ -207,7 +217,7 @@ impl Shared {
         let (head, body) = request.into_parts();
         let outgoing: RequestBody = match permitted.request {
             GitRequest::Exchange(GitService::ReceivePack) => {
-                match self.read_push(&permitted.repository, body).await? {
+                match self.read_push(&permitted, body).await? {
                     Judged::Allowed(body) => Either::Left(body),
                     Judged::Answered(answer) => return Ok(rejected(answer)),
                 }
@@ -265,7 +275,7 @@ impl Shared {
     /// Reads the head of a push, and has it judged.
     async fn read_push(
         &self,
-        repository: &RepositoryPath,
+        permitted: &Permitted,
         mut body: Incoming,
     ) -> Result<Judged, ForgeRefusal> {
         let mut reader = PushReader::default();
@@ -288,8 +298,8 @@ impl Shared {
         }
         let to = PushedTo {
             host: self.forge.url.host_name(),
-            repository: repository.clone(),
-            is_public: self.is_public(repository).await,
+            repository: permitted.repository.clone(),
+            is_public: self.is_public(&permitted.path).await,
         };
         match self.gate.judge(to, push.clone()).await {
             Ok(()) => {
@@ -306,9 +316,10 @@ impl Shared {
         }
     }
 
-    /// Returns whether the forge answers a fetch without a credential; true also if that fails.
-    async fn is_public(&self, repository: &RepositoryPath) -> bool {
-        let path = format!("/{}.git/info/refs", repository.as_str());
+    /// Returns whether the forge answers a fetch of this push's repository without a credential; true also if that fails.
+    async fn is_public(&self, push: &str) -> bool {
+        let repository = push.strip_suffix("/git-receive-pack").unwrap_or(push);
+        let path = format!("{repository}/info/refs");
         let target = self.forge.url.request_target(&path, Some("service=git-upload-pack"));
         let body = Either::Right(Full::new(Bytes::new()));
         let (authority, uri) = (self.forge.url.authority(), target.as_str());
@@ -339,8 +350,7 @@ impl Shared {
             // No version of the protocol has another form of pushes, so far.
             headers.remove(GIT_PROTOCOL);
         }
-        let path = format!("/{}.git{}", permitted.repository.as_str(), permitted.end);
-        let target = self.forge.url.request_target(&path, permitted.query.as_deref());
+        let target = self.forge.url.request_target(&permitted.path, permitted.query.as_deref());
         let mut outgoing = Request::new(body);
         *outgoing.method_mut() = match permitted.request {
             GitRequest::Refs(_) => hyper::Method::GET,

@@ -98,7 +98,8 @@ impl UpstreamUrl {
         self.is_tls
     }
 
-    pub(crate) fn host(&self) -> &str {
+    /// Returns the host, in lower case.
+    pub fn host(&self) -> &str {
         &self.host
     }
 

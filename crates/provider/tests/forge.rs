@@ -83,7 +83,7 @@ impl World {
             RemoteUrl::parse("https://forge.example/o/secret").unwrap(),
         ];
         let base = format!("http://127.0.0.1:{port}");
-        let settings = git_settings(&base, &authorization, &remotes);
+        let settings = git_settings(&base, &authorization, &remotes, true);
         let directory = tempfile::tempdir().unwrap();
         World { server, gate, port, settings, directory, _serving }
     }
