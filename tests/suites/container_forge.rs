@@ -12,6 +12,9 @@ use aifo_tests::{
 
 const TOKEN: &str = "forge-token-0123456789abcdef";
 
+const RULES: &str = "[[rule]]\npush = 'refs/heads/aifo/*'\ncreate = true\nupdate = true\nthen = 'allow'\n\
+    [[rule]]\npush = 'refs/tags/*'\ncreate = true\nthen = 'deny'\nbecause = 'no releases'\n";
+
 /// A server with the repositories `o/r` and `o/secret`.
 struct Forge {
     server: Child,
@@ -79,7 +82,7 @@ fn world(engine: &Engine, forge: &Forge) -> ContainerSetup {
     write_executable(setup.scratch().join("token"), TOKEN, 0o600);
     let (url, file) = (forge.url(), setup.scratch().join("token"));
     let text = format!(
-        "[ask]\ntimeout_secs = 100\n[services.work]\nurl = \"{url}\"\nfile = \"{}\"\n",
+        "{RULES}[ask]\ntimeout_secs = 100\n[services.work]\nurl = \"{url}\"\nfile = \"{}\"\n",
         file.display()
     );
     fs::write(config.join("config.toml"), text).unwrap();
@@ -130,12 +133,17 @@ fn git_pushes_with_an_answer_and_without_the_credential() {
         git commit -qm more --allow-empty; git push -q origin HEAD:refs/heads/topic || exit 5
         git push origin HEAD:main 2>&1 && exit 6
         git ls-remote http://127.0.0.1:18460/o/secret 2>&1 && exit 7
+        git push -q origin HEAD:refs/heads/aifo/own || exit 8
+        git push origin HEAD:refs/tags/v1 2>&1 && exit 9
         exit 0";
     let mut agent = run(&containers, script, &[]);
     let running = Running::start(&mut agent);
     let asked = answer(&scratch, "session");
     let words = format!("push 127.0.0.1:{}/o/r refs/heads/topic\n", forge.port);
-    assert!(asked.contains(&words) && asked.contains("creates refs/heads/topic at "), "{asked}");
+    assert!(
+        asked.contains(&words) && asked.contains("creates refs/heads/topic with 1 commit at "),
+        "{asked}"
+    );
     assert!(!asked.contains("PUBLIC"), "{asked}");
     // The second push of what the session wrote needs no answer.
     let asked = answer(&scratch, "deny");
@@ -145,7 +153,8 @@ fn git_pushes_with_an_answer_and_without_the_credential() {
     assert!(text.contains("remote: aifo: ") && text.contains("[remote rejected]"), "{text}");
     assert!(text.contains("'o/secret' is none of the project's remotes"), "{text}");
     assert!(!text.contains(TOKEN) && text.contains("GIT_CONFIG_COUNT="), "{text}");
-    assert_eq!(forge.refs(), ["refs/heads/main", "refs/heads/topic"]);
+    assert!(text.contains("denied by rule") && text.contains("no releases"), "{text}");
+    assert_eq!(forge.refs(), ["refs/heads/aifo/own", "refs/heads/main", "refs/heads/topic"]);
     let log = &outcome.stderr;
     assert!(log.contains("git gets through to work, pushes are asked"), "{log}");
 }

@@ -64,8 +64,13 @@ impl ArgumentRules {
         let entry = |(rule, source): &(RuleText, Source)| {
             let mut value = json!({});
             let words = |list: &RunWord| list.words().join("|");
-            let kind_and_path = [("kind", &rule.kind), ("path", &rule.path)];
-            for (key, list) in kind_and_path {
+            let lists = [
+                ("kind", &rule.kind),
+                ("path", &rule.path),
+                ("push", &rule.push),
+                ("repository", &rule.repository),
+            ];
+            for (key, list) in lists {
                 if let Some(list) = list {
                     value[key] = words(list).into();
                 }
@@ -209,6 +214,9 @@ fn reading(example: &str) -> String {
 
 fn invalid(source: &Source, error: &InvalidJudgeRule) -> ConfigError {
     let hint = match error {
+        InvalidJudgeRule::Push(_) => {
+            "for example: push = \"refs/heads/mine/*\", create = true".to_owned()
+        }
         InvalidJudgeRule::NoKind => "for example: kind = [\"read\", \"edit\"]".to_owned(),
         InvalidJudgeRule::NotFileKind(_) => "name kinds of files, or add 'run'".to_owned(),
         InvalidJudgeRule::InvalidPath(_) => "for example: path = \"src\"".to_owned(),

@@ -41,13 +41,17 @@ pub const CI_PATHS: [&str; 17] = [
 /// Commits that are read at most.
 const MAX_COMMITS: usize = 10_000;
 
-/// Returns the number of commits on the way, if `new` is shown to descend from `old`. A walk that meets a commit which cannot
-/// be read goes on with the others.
-pub fn commits_since(old: &Oid, new: &Oid, read: &mut ReadObject<'_>) -> Option<usize> {
+/// Returns the first commit among `known` from which `new` is shown to descend, and the number of commits on the way. A walk that
+/// meets a commit which cannot be read goes on with the others.
+pub fn nearest_ancestor(
+    known: &HashSet<Oid>,
+    new: &Oid,
+    read: &mut ReadObject<'_>,
+) -> Option<(Oid, usize)> {
     let (mut seen, mut waiting) = (HashSet::new(), VecDeque::from([new.clone()]));
     while let Some(id) = waiting.pop_front() {
-        if id == *old {
-            return Some(seen.len());
+        if known.contains(&id) {
+            return Some((id, seen.len()));
         }
         if seen.len() >= MAX_COMMITS || !seen.insert(id.clone()) {
             continue;
@@ -183,7 +187,9 @@ mod tests {
     fn descent_is_shown_over_parents() {
         let objects = objects();
         let mut read = |of: &Oid, _: ObjectType| objects.get(of).cloned();
-        let mut since = |old, new| commits_since(&id(old), &id(new), &mut read);
+        let mut since = |old, new| {
+            nearest_ancestor(&HashSet::from([id(old)]), &id(new), &mut read).map(|(_, count)| count)
+        };
         assert_eq!(since(1, 3), Some(2));
         assert_eq!(since(3, 3), Some(0));
         assert_eq!(since(4, 3), None);

@@ -19,6 +19,7 @@
 //!
 //! Architecture invariant: the forge gets a head that is written anew from the judged one ([`Push::head`]).
 
+mod advertisement;
 mod ancestry;
 mod oid;
 mod pkt_line;
@@ -27,7 +28,8 @@ mod push_reader;
 mod remote;
 mod request;
 
-pub use ancestry::{CI_PATHS, ObjectType, ReadObject, changed_ci_files, commits_since};
+pub use advertisement::advertised_ids;
+pub use ancestry::{CI_PATHS, ObjectType, ReadObject, changed_ci_files, nearest_ancestor};
 pub use oid::Oid;
 pub use push::{Push, RefChange, RefUpdate};
 pub use push_reader::{MAX_PUSH_HEAD, PushError, PushReader};

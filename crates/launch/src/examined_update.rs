@@ -1,19 +1,21 @@
 //! The update of a ref, examined by the workspace's objects (`spec/forges.md#force`).
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use aifo_forge::{
-    CI_PATHS, ObjectType, Oid, RefChange, RefUpdate, changed_ci_files, commits_since,
+    CI_PATHS, ObjectType, Oid, RefChange, RefUpdate, changed_ci_files, nearest_ancestor,
 };
 use aifo_workspace::{GitObjects, GitType};
 
 /// Facts that the launcher has verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExaminedUpdate {
-    /// The number of commits on the way from the old to the new one; `None` if no way is shown.
+    /// The number of commits on the way from the old one, or of a new ref from one that the forge has; `None` if no way is
+    /// shown.
     pub(crate) commits: Option<usize>,
-    /// Files by which the forge runs commands: those that the update changes, or that a new ref has.
+    /// Files by which the forge runs commands and that the update changes; if no way is shown, those that it has.
     pub(crate) ci_files: Vec<&'static str>,
 }
 
@@ -21,8 +23,8 @@ pub(crate) struct ExaminedUpdate {
 const TIME: Duration = Duration::from_secs(5);
 
 impl ExaminedUpdate {
-    /// Reads commits and directories of the workspace. Blocks.
-    pub(crate) fn of(update: &RefUpdate, workspace: &Path) -> Self {
+    /// Reads commits and directories of the workspace. `known` are commits that the forge has. Blocks.
+    pub(crate) fn of(update: &RefUpdate, known: &HashSet<Oid>, workspace: &Path) -> Self {
         let objects = GitObjects::open(workspace).ok();
         let begin = Instant::now();
         let mut read = |id: &Oid, expected: ObjectType| {
@@ -35,16 +37,16 @@ impl ExaminedUpdate {
             is_expected.then_some(content)
         };
         let RefUpdate { old, new, .. } = update;
-        match update.change() {
-            RefChange::Create => {
-                ExaminedUpdate { commits: None, ci_files: changed_ci_files(None, new, &mut read) }
-            }
-            RefChange::Update => ExaminedUpdate {
-                commits: commits_since(old, new, &mut read),
-                ci_files: changed_ci_files(Some(old), new, &mut read),
-            },
-            RefChange::Delete => ExaminedUpdate { commits: None, ci_files: Vec::new() },
-        }
+        let of_old = HashSet::from([old.clone()]);
+        let known = match update.change() {
+            RefChange::Create => known,
+            RefChange::Update => &of_old,
+            RefChange::Delete => return ExaminedUpdate { commits: None, ci_files: Vec::new() },
+        };
+        let nearest = nearest_ancestor(known, new, &mut read);
+        let (base, commits) = nearest.unzip();
+        let base = base.as_ref().or((!old.is_zero()).then_some(old));
+        ExaminedUpdate { commits, ci_files: changed_ci_files(base, new, &mut read) }
     }
 
     /// Returns the files of CI as text; `None` if there are none.
@@ -143,7 +145,9 @@ mod tests {
                         continue;
                     }
                     let is_ancestor = git(&copy, &["merge-base", "--is-ancestor", old, new]).0;
-                    let shown = ExaminedUpdate::of(&update(old, new), path).commits.is_some();
+                    let shown = ExaminedUpdate::of(&update(old, new), &HashSet::new(), path)
+                        .commits
+                        .is_some();
                     assert!(is_ancestor || !shown, "{round}: {old} {new}");
                     assert!(round > 0 || shown == is_ancestor, "{round}: {old} {new}");
                 }
@@ -166,15 +170,19 @@ mod tests {
         let first = commit(".github/workflows/a.yml", "a");
         let second = commit("src/main.c", "b");
         let third = commit(".github/workflows/a.yml", "c");
-        let of = |old: &str, new: &str| ExaminedUpdate::of(&update(old, new), path);
+        let none = HashSet::new();
+        let of = |old: &str, new: &str| ExaminedUpdate::of(&update(old, new), &none, path);
         assert_eq!(of(&first, &second), ExaminedUpdate { commits: Some(1), ci_files: vec![] });
         assert_eq!(of(&first, &third).ci_text().as_deref(), Some(".github/workflows"));
         let zero = "0".repeat(40);
         assert_eq!(of(&zero, &second).ci_files, [".github/workflows"]);
+        let known = HashSet::from([Oid::parse(first.as_bytes()).unwrap()]);
+        let created = ExaminedUpdate::of(&update(&zero, &second), &known, path);
+        assert_eq!(created, ExaminedUpdate { commits: Some(1), ci_files: vec![] });
         let unknown = of(&"1".repeat(40), &second);
         assert_eq!((unknown.commits, unknown.ci_files.len()), (None, CI_PATHS.len()));
         assert!(unknown.ci_text().unwrap().starts_with("unknown"));
-        let elsewhere = ExaminedUpdate::of(&update(&first, &second), Path::new("/nowhere"));
+        let elsewhere = ExaminedUpdate::of(&update(&first, &second), &none, Path::new("/nowhere"));
         assert_eq!(elsewhere.commits, None);
     }
 }

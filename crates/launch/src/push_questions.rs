@@ -1,12 +1,12 @@
 //! Questions about pushes to a forge (`spec/forges.md#questions`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aifo_forge::{Oid, Push, RefChange, RefUpdate};
-use aifo_policy::{Judgement, PUSH, Verdict};
+use aifo_policy::{JudgedUpdate, Judgement, PUSH, PushChange, Verdict};
 use aifo_provider::{GateFuture, PushGate, PushedTo};
 use aifo_proxy::CallApprovals;
 use aifo_types::Refusal;
@@ -23,11 +23,13 @@ pub(crate) struct PushQuestions {
     written: Arc<Mutex<HashMap<(PushedTo, String), Oid>>>,
 }
 
-/// A question about a push.
-struct PushQuestion {
+/// A push, examined.
+struct ExaminedPush {
     /// An answer for the session covers pushes with the same words, so those that are asked each time have the ids.
     words: Vec<String>,
     effects: Vec<String>,
+    /// The strictest on its updates.
+    judgement: Judgement,
 }
 
 impl PushQuestions {
@@ -42,17 +44,28 @@ impl PushQuestions {
     }
 
     /// Examines a push. Blocks.
-    fn question(&self, to: &PushedTo, push: &Push) -> PushQuestion {
+    fn examine(&self, to: &PushedTo, push: &Push, known: &HashSet<Oid>) -> ExaminedPush {
         let mut words = vec![PUSH.to_owned(), format!("{}/{}", to.host, to.repository.as_str())];
-        let mut effects = Vec::new();
+        let (mut effects, mut judgement) = (Vec::new(), Judgement::default());
+        let is_asked = to.is_public || !push.options().is_empty();
         for update in push.updates() {
             let RefUpdate { old, new, name } = update;
-            let (is_covered, effect) = self.effect(to, update);
-            words.push(match is_covered && !to.is_public {
+            let examined = ExaminedUpdate::of(update, known, &self.workspace);
+            let (change, effect) = self.effect(to, update, &examined);
+            let is_covered = matches!(change, PushChange::Create | PushChange::Update);
+            let changes_ci = !examined.ci_files.is_empty();
+            words.push(match is_covered && !changes_ci && !to.is_public {
                 true => name.clone(),
                 false => format!("{}..{}:{name}", old.as_str(), new.as_str()),
             });
             effects.push(effect);
+            let repository = to.repository.as_str();
+            let mut of_rules =
+                self.approvals.judge_push(&JudgedUpdate { repository, name, change });
+            if of_rules.verdict == Verdict::Allow && (is_asked || changes_ci) {
+                of_rules = Judgement { verdict: Verdict::Ask, ..Judgement::default() };
+            }
+            judgement = judgement.or_stricter(of_rules);
         }
         for option in push.options() {
             words.push(format!("--push-option={option}"));
@@ -61,61 +74,67 @@ impl PushQuestions {
         if to.is_public {
             effects.push("the repository is PUBLIC".to_owned());
         }
-        PushQuestion { words, effects }
+        ExaminedPush { words, effects, judgement }
     }
 
-    /// Returns whether an answer for the session covers an update, and its effect in words.
-    fn effect(&self, to: &PushedTo, update: &RefUpdate) -> (bool, String) {
+    /// Returns the change that an update is, and the same in words.
+    fn effect(
+        &self,
+        to: &PushedTo,
+        update: &RefUpdate,
+        examined: &ExaminedUpdate,
+    ) -> (PushChange, String) {
         let RefUpdate { old, new, name } = update;
         let (from, at) = (old.short(), new.short());
-        let examined = ExaminedUpdate::of(update, &self.workspace);
-        let ci = examined.ci_text();
-        match update.change() {
+        let commits = examined.commits.map(|count| match count {
+            1 => "1 commit".to_owned(),
+            count => format!("{count} commits"),
+        });
+        let (change, effect) = match update.change() {
             RefChange::Create => {
-                let ci = ci.map(|files| format!(", with files of CI: {files}"));
-                (true, format!("creates {name} at {at}{}", ci.unwrap_or_default()))
+                let commits = commits.map(|count| format!(" with {count}")).unwrap_or_default();
+                (PushChange::Create, format!("creates {name}{commits} at {at}"))
             }
+            RefChange::Delete => (PushChange::Delete, format!("DELETES {name}, at {from}")),
             RefChange::Update => {
-                let way = match examined.commits {
-                    _ if self.is_own(to, update) => Some(", which this session wrote,".to_owned()),
-                    Some(1) => Some(" forward by 1 commit".to_owned()),
-                    Some(count) => Some(format!(" forward by {count} commits")),
-                    None => None,
+                let (change, way) = match commits {
+                    Some(count) => (PushChange::Update, format!(" forward by {count}")),
+                    None if self.is_own(to, update) => {
+                        (PushChange::Update, ", which this session wrote,".to_owned())
+                    }
+                    None => (PushChange::Force, " by FORCE, as far as is known,".to_owned()),
                 };
-                let is_covered = way.is_some() && ci.is_none();
-                let way = way.unwrap_or_else(|| " by FORCE, as far as is known,".to_owned());
-                let ci = ci.map(|files| format!(", and CHANGES files of CI: {files}"));
-                let ci = ci.unwrap_or_default();
-                (is_covered, format!("moves {name}{way} from {from} to {at}{ci}"))
+                (change, format!("moves {name}{way} from {from} to {at}"))
             }
-            RefChange::Delete => (false, format!("DELETES {name}, at {from}")),
-        }
+        };
+        let ci = examined.ci_text();
+        let ci = ci.map(|files| format!(", and CHANGES files of CI: {files}")).unwrap_or_default();
+        (change, effect + &ci)
     }
 
-    async fn ask(self, to: PushedTo, push: Push) -> Result<(), String> {
-        if !self.approvals.has_judge() {
-            return Err(NOBODY.to_owned());
+    async fn decide(
+        self,
+        to: PushedTo,
+        push: Push,
+        known: Arc<HashSet<Oid>>,
+    ) -> Result<(), String> {
+        let (own, of_push) = (self.clone(), (to.clone(), push.clone()));
+        let examined = spawn_blocking(move || own.examine(&of_push.0, &of_push.1, &known)).await;
+        let ExaminedPush { words, effects, judgement } =
+            examined.map_err(|error| error.to_string())?;
+        let effects = effects.join("; ");
+        match judgement.verdict {
+            Verdict::Allow => {
+                tracing::info!("a push was allowed by '{}': {effects}", judgement.rule);
+            }
+            Verdict::Deny => {
+                let Judgement { rule, reason, .. } = judgement;
+                tracing::info!("a push was denied by '{rule}': {effects}");
+                let refusal = Refusal::DeniedByRule { rule, reason };
+                return Err(reason_of(&refusal));
+            }
+            Verdict::Ask => self.ask(words, &effects, judgement).await?,
         }
-        let (own, question_of) = (self.clone(), (to.clone(), push.clone()));
-        let examined = spawn_blocking(move || own.question(&question_of.0, &question_of.1)).await;
-        let PushQuestion { words, effects } = examined.map_err(|error| error.to_string())?;
-        let argv = words.into_iter().map(String::into_bytes).collect();
-        let directory = self.workspace.as_os_str().as_bytes().to_vec();
-        let call = self.approvals.asked(argv, directory);
-        let id = call.files.as_ref().map(|files| files.directory);
-        let id = id.ok_or("the workspace was replaced")?;
-        let judgement = Judgement {
-            verdict: Verdict::Ask,
-            rule: "push (default)".to_owned(),
-            reason: effects.join("; "),
-            no_network: None,
-        };
-        let (line, wait) = self.approvals.ask((call, id), Vec::new(), &judgement);
-        tracing::info!("a push waits for approval: {line}: {}", judgement.reason);
-        let outcome = wait.await.map_err(|refusal| reason(&refusal));
-        let verdict = if outcome.is_ok() { "allowed" } else { "refused" };
-        tracing::info!("a push was {verdict}: {line}");
-        outcome?;
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         for RefUpdate { new, name, .. } in push.updates() {
             if written.len() < MAX_WRITTEN {
@@ -124,11 +143,42 @@ impl PushQuestions {
         }
         Ok(())
     }
+
+    async fn ask(
+        &self,
+        words: Vec<String>,
+        effects: &str,
+        judgement: Judgement,
+    ) -> Result<(), String> {
+        if !self.approvals.has_judge() {
+            return Err(NOBODY.to_owned());
+        }
+        let argv = words.into_iter().map(String::into_bytes).collect();
+        let directory = self.workspace.as_os_str().as_bytes().to_vec();
+        let call = self.approvals.asked(argv, directory);
+        let id = call.files.as_ref().map(|files| files.directory);
+        let id = id.ok_or("the workspace was replaced")?;
+        let rule = match judgement.rule {
+            rule if rule.is_empty() => "push (default)".to_owned(),
+            rule => rule,
+        };
+        let reason = match judgement.reason.as_str() {
+            "" => effects.to_owned(),
+            because => format!("{because}: {effects}"),
+        };
+        let judgement = Judgement { rule, reason, ..judgement };
+        let (line, wait) = self.approvals.ask((call, id), Vec::new(), &judgement);
+        tracing::info!("a push waits for approval: {line}: {}", judgement.reason);
+        let outcome = wait.await.map_err(|refusal| reason_of(&refusal));
+        let verdict = if outcome.is_ok() { "allowed" } else { "refused" };
+        tracing::info!("a push was {verdict}: {line}");
+        outcome
+    }
 }
 
 impl PushGate for PushQuestions {
-    fn judge(&self, to: PushedTo, push: Push) -> GateFuture {
-        Box::pin(self.clone().ask(to, push))
+    fn judge(&self, to: PushedTo, push: Push, known: Arc<HashSet<Oid>>) -> GateFuture {
+        Box::pin(self.clone().decide(to, push, known))
     }
 }
 
@@ -139,6 +189,6 @@ const NOBODY: &str =
     "a push needs an answer of the user, and this session has no rules, so it asks nothing";
 
 /// Returns the text of a refusal in one line.
-fn reason(refusal: &Refusal) -> String {
+fn reason_of(refusal: &Refusal) -> String {
     refusal.body().trim_end().replace('\n', "; ")
 }

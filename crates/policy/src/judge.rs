@@ -14,6 +14,7 @@ mod marks;
 mod normal;
 mod place;
 mod printed;
+mod pushes;
 mod requested;
 mod requests;
 mod rule;
@@ -35,6 +36,7 @@ use serde::Deserialize;
 use self::compile::compile_all;
 use self::links::Links;
 use self::place::Place;
+use self::pushes::PushRule;
 use self::requests::Requested;
 use self::rule::Rule;
 use self::set::RuleSet;
@@ -46,6 +48,7 @@ use crate::asked_call::AskedCall;
 pub use self::doubts::{RuleDoubt, rule_doubts};
 pub use self::environment::{is_judged_variable, with_variables};
 pub use self::file::{default_rules, example_call};
+pub use self::pushes::{JudgedUpdate, PushChange};
 pub use self::requested::{
     AccessRequest, FILE_KINDS, RequestedCommand, covers_commands, request_words,
 };
@@ -114,6 +117,9 @@ pub struct Judge {
     /// The user's rules on requests, and the workspace's.
     requests: Vec<Rule>,
     workspace_requests: Vec<Rule>,
+    /// The user's rules on pushes, and the workspace's.
+    pushes: Vec<PushRule>,
+    workspace_pushes: Vec<PushRule>,
     /// `None` takes paths as they are written.
     links: Option<Links>,
 }
@@ -158,6 +164,7 @@ impl Judge {
         let compiled = compile_all(rules, origin)?;
         self.own.extend(compiled.rules);
         self.no_network.extend(compiled.no_network);
+        self.pushes.extend(compiled.pushes);
         self.requests.extend(compiled.requests);
         self.requests.sort_by(|a, b| a.rank().cmp(&b.rank()));
         Ok(())
@@ -171,6 +178,7 @@ impl Judge {
         let compiled = compile_all(rules, RuleOrigin::User)?;
         self.workspace.extend(compiled.rules);
         self.no_network.extend(compiled.no_network);
+        self.workspace_pushes.extend(compiled.pushes);
         self.workspace_requests.extend(compiled.requests);
         self.workspace_requests.sort_by(|a, b| a.rank().cmp(&b.rank()));
         Ok(())
@@ -196,7 +204,11 @@ impl Judge {
 
     /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.sets().all(RuleSet::is_empty)
+        self.sets().all(RuleSet::is_empty) && !self.has_push_rules()
+    }
+
+    fn has_push_rules(&self) -> bool {
+        !self.pushes.is_empty() || !self.workspace_pushes.is_empty()
     }
 
     /// Returns whether a rule can make a verdict on calls of this tool stricter, or take their network. A
@@ -217,6 +229,14 @@ impl Judge {
         }
         let place = self.place(call.directory, call.workspace);
         self.judge_parts(&Parts::of_call(call.argv, place, judged))
+    }
+
+    /// Returns the verdict on the update of a ref by a push. No rule means [`Verdict::Ask`].
+    pub fn judge_push(&self, update: &JudgedUpdate<'_>) -> Judgement {
+        let asked = Judgement { verdict: Verdict::Ask, ..Judgement::default() };
+        let own = PushRule::judge(&self.pushes, update).unwrap_or(asked);
+        let of_workspace = PushRule::judge(&self.workspace_pushes, update).unwrap_or_default();
+        if of_workspace.verdict > own.verdict { of_workspace } else { own }
     }
 
     /// Returns the verdict on a request of an agent, by the rules with a kind or a path. No rule means

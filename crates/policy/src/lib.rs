@@ -45,9 +45,9 @@ pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, S
 pub use host_commands::{HostCommand, HostCommands};
 pub use judge::{
     AccessRequest, CallNetwork, Examples, Explained, FILE_KINDS, InvalidJudgeRule, Judge,
-    JudgedCall, Judgement, RequestedCommand, RuleDoubt, RuleOrigin, RuleText, Run, RunWord,
-    Verdict, covers_commands, default_rules, example_call, is_judged_variable, request_words,
-    rule_doubts, scripts, with_variables,
+    JudgedCall, JudgedUpdate, Judgement, PushChange, RequestedCommand, RuleDoubt, RuleOrigin,
+    RuleText, Run, RunWord, Verdict, covers_commands, default_rules, example_call,
+    is_judged_variable, request_words, rule_doubts, scripts, with_variables,
 };
 pub use kinds::{
     DEV_TOOLS, INTERPRETER_DIRECTORIES, KindCache, KindSpec, KindVolume, VersionFormat, kind_spec,

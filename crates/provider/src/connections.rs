@@ -1,4 +1,4 @@
-//! An agent's connections to a proxy, and their limits.
+//! Connections to a proxy, and their limits.
 
 use std::convert::Infallible;
 use std::future::Future;

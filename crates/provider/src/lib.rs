@@ -24,6 +24,7 @@ mod body;
 mod connections;
 mod demand;
 mod forge;
+mod forge_proxy;
 mod forge_refusal;
 mod forges;
 mod head;
@@ -43,7 +44,8 @@ mod upstream;
 mod url;
 mod usage;
 
-pub use forge::{Forge, ForgeProxy, GateFuture, PushGate, PushedTo};
+pub use forge::{Forge, GateFuture, PushGate, PushedTo};
+pub use forge_proxy::ForgeProxy;
 pub use forges::{FORGES, ForgeForm, KnownForge};
 pub use key::{Alphabet, Key, KeyError, KeyShape, MAX_KEY, PhantomKey};
 pub use meter::{Usage, UsageLimits};

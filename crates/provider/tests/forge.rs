@@ -4,13 +4,14 @@
 
 mod git_server;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
 use aifo_egress::{Connector, ParentProxy};
-use aifo_forge::{Push, RefChange, RemoteUrl, RepositoryPath, git_settings};
+use aifo_forge::{Oid, Push, RefChange, RemoteUrl, RepositoryPath, git_settings};
 use aifo_provider::{
     Forge, ForgeForm, ForgeProxy, FreshKey, GateFuture, Key, KeySource, PushGate, PushedTo,
     UpstreamUrl,
@@ -34,7 +35,8 @@ impl KeySource for Fixed {
 struct Gate(Mutex<Vec<String>>);
 
 impl PushGate for Gate {
-    fn judge(&self, to: PushedTo, push: Push) -> GateFuture {
+    fn judge(&self, to: PushedTo, push: Push, known: Arc<HashSet<Oid>>) -> GateFuture {
+        assert!(!known.is_empty(), "git has read the refs before");
         assert!(!to.is_public, "the server asks who it is");
         let updates = push.updates().iter();
         let line =

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use aifo_policy::{
-    AnswerEffect, AnswerError, Approvals, AskedCall, Judge, JudgedCall, Judgement, Question,
-    QuestionState, Verdict, asks_only_for_version, redact,
+    AnswerEffect, AnswerError, Approvals, AskedCall, Judge, JudgedCall, JudgedUpdate, Judgement,
+    Question, QuestionState, Verdict, asks_only_for_version, redact,
 };
 use aifo_types::{ExecRequest, FileId, Refusal, quote_word, replaced_while_waiting};
 use aifo_wire::Limits;
@@ -30,9 +30,11 @@ pub struct CallJudge {
     judge: Arc<JudgeFn>,
     /// The calls that an allowed call covers; see [`Judge::covered`].
     covered: Arc<CoveredFn>,
+    push: Arc<PushFn>,
 }
 
 type JudgeFn = dyn Fn(&JudgedCall<'_>) -> Judgement + Send + Sync;
+type PushFn = dyn Fn(&JudgedUpdate<'_>) -> Judgement + Send + Sync;
 type CoveredFn = dyn Fn(&JudgedCall<'_>) -> Vec<AskedCall> + Send + Sync;
 
 /// The verdicts of a session, and its calls that wait for approval. Cheap to clone; frontends for users
@@ -78,18 +80,20 @@ pub(crate) enum RunsIn {
 const STRING_COST: usize = 64;
 
 impl CallJudge {
-    /// Returns a judge that calls `judge` once per call.
+    /// Returns a judge that calls `judge` once per call. Pushes are asked.
     pub fn new(judge: impl Fn(&JudgedCall<'_>) -> Judgement + Send + Sync + 'static) -> Self {
-        CallJudge { judge: Arc::new(judge), covered: Arc::new(|_| Vec::new()) }
+        let push = Arc::new(|of: &JudgedUpdate<'_>| Judge::default().judge_push(of));
+        CallJudge { judge: Arc::new(judge), covered: Arc::new(|_| Vec::new()), push }
     }
 }
 
 impl From<Judge> for CallJudge {
     fn from(judge: Judge) -> Self {
         let judge = Arc::new(judge);
-        let for_covered = Arc::clone(&judge);
+        let (for_covered, for_push) = (Arc::clone(&judge), Arc::clone(&judge));
+        let push = Arc::new(move |of: &JudgedUpdate<'_>| for_push.judge_push(of));
         let covered = Arc::new(move |call: &JudgedCall<'_>| for_covered.covered(call));
-        CallJudge { covered, ..CallJudge::new(move |call| judge.judge(call)) }
+        CallJudge { covered, push, ..CallJudge::new(move |call| judge.judge(call)) }
     }
 }
 
@@ -284,6 +288,14 @@ impl CallApprovals {
         request.cwd = request.cwd.as_ref().map(|_| call.directory.clone());
         request.cwd_id = call.files.as_ref().map(|files| files.directory);
         Ok(unapproved(call, judgement))
+    }
+
+    /// Returns the verdict on the update of a ref by a push; [`Verdict::Ask`] without a judge.
+    pub fn judge_push(&self, update: &JudgedUpdate<'_>) -> Judgement {
+        match &self.0.judge {
+            Some(judge) => (judge.push)(update),
+            None => Judge::default().judge_push(update),
+        }
     }
 
     /// Asks about a command that is no call of a shim, and waits for the answer, which covers once each of

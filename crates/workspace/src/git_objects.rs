@@ -35,7 +35,7 @@ pub enum GitType {
     Other,
 }
 
-/// The objects of a workspace's repository.
+/// Objects, by their ids.
 pub struct GitObjects {
     tree: Tree,
     /// The packs, without the end of their names.

@@ -73,7 +73,7 @@ fn rule(argv: &[String]) -> Result<String, UserFileError> {
     let no_rule = |why: String| Err(UserFileError::NoRule(why));
     if argv.first().is_some_and(|word| word == PUSH) {
         return no_rule(
-            "a push has no rule yet\nhint: allow the pushes of this ref for this session"
+            "a push has no rule of its own\nhint: allow it for this session, or write a rule with push"
                 .to_owned(),
         );
     }

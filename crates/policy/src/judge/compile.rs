@@ -3,6 +3,7 @@
 use super::Verdict;
 use super::file::example_call;
 use super::place::Place;
+use super::pushes::PushRule;
 use super::rule::{Rule, RuleOrigin};
 use super::rule_text::{CallNetwork, InvalidJudgeRule, RuleText};
 use super::set::RuleSet;
@@ -15,6 +16,7 @@ pub(super) struct CompiledRules {
     pub(super) rules: Vec<Rule>,
     pub(super) no_network: Vec<Rule>,
     pub(super) requests: Vec<Rule>,
+    pub(super) pushes: Vec<PushRule>,
 }
 
 pub(super) fn compile_all(
@@ -28,6 +30,10 @@ pub(super) fn compile_all(
             rules.extend(more);
             Ok(())
         };
+        if text.is_on_pushes() {
+            compiled.pushes.push(PushRule::compile(text, source).map_err(|error| (at, error))?);
+            continue;
+        }
         if text.is_on_requests() {
             add(text.then.unwrap_or_default(), &mut compiled.requests)?;
             continue;

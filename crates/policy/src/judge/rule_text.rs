@@ -20,6 +20,24 @@ pub struct RuleText {
     /// Files, and directories with all below them: absolute, or relative to the workspace.
     #[serde(default)]
     pub path: Option<RunWord>,
+    /// Patterns of full names of refs. A rule with them is about pushes to a forge only.
+    #[serde(default)]
+    pub push: Option<RunWord>,
+    /// True for pushes that create the ref.
+    #[serde(default)]
+    pub create: bool,
+    /// True for those that move it forward.
+    #[serde(default)]
+    pub update: bool,
+    /// True for those that remove it.
+    #[serde(default)]
+    pub delete: bool,
+    /// True for those that move it otherwise.
+    #[serde(default)]
+    pub force: bool,
+    /// Patterns of repositories, `OWNER/NAME`, to which the push goes.
+    #[serde(default)]
+    pub repository: Option<RunWord>,
     /// Options and patterns of operands, one of which the call has.
     #[serde(default)]
     pub with: Vec<String>,
@@ -140,6 +158,12 @@ impl RuleText {
         self.kind.is_some() || self.path.is_some()
     }
 
+    /// Returns whether the rule is about pushes, or has a condition of them.
+    pub fn is_on_pushes(&self) -> bool {
+        let has_change = self.create || self.update || self.delete || self.force;
+        self.push.is_some() || self.repository.is_some() || has_change
+    }
+
     /// Returns the lists of conditions on words.
     pub(super) fn lists(&self) -> [&Vec<String>; 7] {
         let [with, all, without] = [&self.with, &self.all, &self.without];
@@ -227,6 +251,9 @@ pub enum InvalidJudgeRule {
     /// A rule on requests with `net`.
     #[error("'net' is for calls, and a rule with a kind or a path is about requests")]
     NetOfRequest,
+    /// A rule on pushes is invalid.
+    #[error("a rule on pushes is invalid: {0}")]
+    Push(&'static str),
     /// A rule on requests without `run` has a condition of commands.
     #[error("the rule has conditions of a command, but no 'run'")]
     NoRun,
