@@ -1,6 +1,8 @@
 //! Rules on pushes to a forge (`spec/rules.md#pushes`).
 
-use aifo_policy::{Judge, JudgedUpdate, PushChange, RuleOrigin, RuleText, Verdict};
+use aifo_policy::{
+    Judge, JudgedUpdate, PushChange, RuleDoubt, RuleOrigin, RuleText, Verdict, rule_doubts,
+};
 
 fn rules(texts: &[&str]) -> Vec<(RuleText, String)> {
     let parse = |text: &&str| (toml::from_str(text).unwrap(), (*text).to_owned());
@@ -73,4 +75,16 @@ fn invalid_rules_have_a_reason() {
         let error = Judge::default().add(&rules(&[text]), RuleOrigin::User).unwrap_err().1;
         assert!(error.to_string().contains(expected), "{text}: {error}");
     }
+}
+
+#[test]
+fn only_rules_on_the_same_pushes_contradict() {
+    let doubts = |texts: &[&str]| {
+        let rules: Vec<RuleText> = rules(texts).into_iter().map(|(rule, _)| rule).collect();
+        rule_doubts(&rules)
+    };
+    let deny = OWN.replace("allow", "deny");
+    assert_eq!(doubts(&[OWN, &deny.replace("aifo", "main")]), []);
+    assert_eq!(doubts(&[OWN, &deny.replace("update", "force")]), []);
+    assert_eq!(doubts(&[OWN, &deny]), [(1, RuleDoubt::Contradicts(0))]);
 }

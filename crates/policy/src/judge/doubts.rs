@@ -55,7 +55,11 @@ fn conditions(rule: &RuleText) -> impl PartialEq {
     ];
     let run: Vec<_> = rule.run.words().iter().map(|words| sorted(words)).collect();
     let of = |list: &Option<RunWord>| list.as_ref().map(|list| sorted(list.words()));
-    (of(&rule.kind), of(&rule.path), run, lists.map(|list| sorted(list)), rule.outside, rule.exact)
+    let changes = [rule.create, rule.update, rule.delete, rule.force];
+    let of_pushes = (of(&rule.push), of(&rule.repository), changes);
+    let of_requests = (of(&rule.kind), of(&rule.path));
+    let lists = lists.map(|list| sorted(list));
+    (of_pushes, of_requests, run, lists, rule.outside, rule.exact)
 }
 
 fn unknown_words(rule: &RuleText) -> Vec<RuleDoubt> {
