@@ -104,7 +104,7 @@ impl Gateway {
         self
     }
 
-    /// Waits for a future before a refusal is reported and answered, for example until the process of the
+    /// Waits for a future before a refusal, or the failure of a name without an address, is reported and answered, for example until the process of the
     /// client is known, which still waits for the answer. `before` is called with the event, and must
     /// bound the future's time and the number of futures. Other queries and connections do not wait.
     #[must_use]

@@ -62,7 +62,7 @@ async fn only_the_refused_client_waits() {
         ("other.test", Some(ConnectionError::NoRule))
     );
 
-    // A refused connection; a failed one has no hook.
+    // A refused connection, and one whose name has no address.
     let mut client = world.connect("tls.test").await;
     client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let before = soon(called.recv()).await.unwrap();
@@ -73,6 +73,9 @@ async fn only_the_refused_client_waits() {
     read_all(&mut client).await;
     let mut unresolved = world.connect("tls.test").await;
     unresolved.write_all(&client_hello(&["tls.test"], 0)).await.unwrap();
+    let before = soon(called.recv()).await.unwrap();
+    assert!(matches!(before.error, Some(ConnectionError::Resolve(_))), "{before:?}");
+    release.notify_one();
     assert!(matches!(world.refused().await, ConnectionError::Resolve(_)));
     assert!(called.try_recv().is_err());
     drop(connected);
