@@ -11,6 +11,8 @@ pub enum GitRequest {
     Refs(GitService),
     /// A fetch's negotiation, or a push.
     Exchange(GitService),
+    /// Where git-lfs gets files, or puts them.
+    LfsBatch,
 }
 
 /// The program that answers on the forge.
@@ -63,6 +65,7 @@ impl GitRequest {
             }
             let request = match (*end, method, query) {
                 (REFS, "GET", Some(query)) => GitRequest::Refs(GitService::of_query(query)?),
+                (LFS_BATCH, "POST", None) => GitRequest::LfsBatch,
                 (_, "POST", None) => GitRequest::Exchange((*service)?),
                 _ => return None,
             };
@@ -77,16 +80,22 @@ impl GitRequest {
 
     /// Returns whether it belongs to a push.
     pub fn is_of_push(self) -> bool {
-        let (GitRequest::Refs(service) | GitRequest::Exchange(service)) = self;
-        service == GitService::ReceivePack
+        match self {
+            GitRequest::Refs(service) | GitRequest::Exchange(service) => {
+                service == GitService::ReceivePack
+            }
+            GitRequest::LfsBatch => false,
+        }
     }
 }
 
 const REFS: &str = "/info/refs";
+const LFS_BATCH: &str = "/info/lfs/objects/batch";
 
 /// The ends of paths, with their services.
 const ENDS: &[(&str, Option<GitService>)] = &[
     (REFS, None),
+    (LFS_BATCH, None),
     ("/git-upload-pack", Some(GitService::UploadPack)),
     ("/git-receive-pack", Some(GitService::ReceivePack)),
 ];
@@ -123,6 +132,7 @@ mod tests {
             ("GET", "/o/r.git/info/refs?service=git-receive-pack", GitRequest::Refs(ReceivePack)),
             ("POST", "/o/r.git/git-upload-pack", GitRequest::Exchange(UploadPack)),
             ("POST", "/o/r/git-receive-pack", GitRequest::Exchange(ReceivePack)),
+            ("POST", "/o/r.git/info/lfs/objects/batch", GitRequest::LfsBatch),
         ] {
             assert_eq!(parse(method, target), Some((name("o/r"), expected)), "{target}");
         }
@@ -134,6 +144,8 @@ mod tests {
             ("GET", "/o/r/info/refs?service=git-upload-pack&x=y"),
             ("POST", "/o/r/info/refs?service=git-upload-pack"),
             ("GET", "/o/r/HEAD"),
+            ("GET", "/o/r.git/info/lfs/objects/batch"),
+            ("POST", "/o/r.git/info/lfs/locks"),
             ("GET", "/o/r/git-receive-pack"),
             ("POST", "/o/r/git-receive-pack?x"),
             ("POST", "/r/git-receive-pack"),

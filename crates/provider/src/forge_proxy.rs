@@ -29,6 +29,7 @@ use crate::forges::ForgeForm;
 use crate::head::{Head, check_head};
 use crate::headers;
 use crate::key::Key;
+use crate::lfs::{self, MAX_BATCH};
 use crate::meter::{Meter, UsageLimits};
 use crate::redact::Redactor;
 use crate::server::{EndBackground, RESPONSE_MINUTES};
@@ -120,9 +121,9 @@ impl Shared {
         if !self.forge.repositories.contains(&repository) {
             return Err(ForgeRefusal::Repository(repository.as_str().to_owned()));
         }
-        if git == GitRequest::Exchange(GitService::ReceivePack)
-            && request.headers().contains_key(CONTENT_ENCODING)
-        {
+        let is_read =
+            matches!(git, GitRequest::Exchange(GitService::ReceivePack) | GitRequest::LfsBatch);
+        if is_read && request.headers().contains_key(CONTENT_ENCODING) {
             return Err(ForgeRefusal::Encoded);
         }
         let path = match self.forge.form {
@@ -145,6 +146,12 @@ impl Shared {
                     Judged::Allowed(body) => Either::Left(body),
                     Judged::Answered(answer) => return Ok(rejected(answer)),
                 }
+            }
+            GitRequest::LfsBatch => {
+                let reading = timeout(BATCH_TIME, Limited::new(body, MAX_BATCH).collect());
+                let batch = reading.await.ok().and_then(Result::ok);
+                let batch = batch.ok_or(ForgeRefusal::Malformed)?.to_bytes();
+                Either::Right(Full::new(lfs::download(&batch)?))
             }
             _ => Either::Left(Sent::new(body, Arc::clone(&self.meter))),
         };
@@ -311,7 +318,7 @@ impl Shared {
         let mut outgoing = Request::new(body);
         *outgoing.method_mut() = match permitted.request {
             GitRequest::Refs(_) => hyper::Method::GET,
-            GitRequest::Exchange(_) => hyper::Method::POST,
+            GitRequest::Exchange(_) | GitRequest::LfsBatch => hyper::Method::POST,
         };
         *outgoing.uri_mut() = target.parse().map_err(|_| ForgeRefusal::Malformed)?;
         *outgoing.headers_mut() = headers;
@@ -325,6 +332,9 @@ const PUBLIC_TIME: Duration = Duration::from_secs(10);
 /// Limits for refs.
 const MAX_REFS: usize = 16 << 20;
 const REFS_TIME: Duration = Duration::from_secs(60);
+
+/// Limit of a batch of git-lfs.
+const BATCH_TIME: Duration = Duration::from_secs(60);
 
 const PACK_TYPE: &str = "application/x-git-upload-pack-result";
 

@@ -30,6 +30,8 @@ pub(crate) enum ForgeRefusal {
     Push(PushError),
     #[error("a push is not compressed as a whole\nhint: push with git")]
     Encoded,
+    #[error("files of git-lfs are not uploaded\nhint: ask the user to push them")]
+    Upload,
     #[error("cannot read the credential of '{forge}': {reason}")]
     Source { forge: String, reason: String },
     #[error("'{0}' does not accept the user's credential for this")]
@@ -65,6 +67,7 @@ impl ForgeRefusal {
             | ForgeRefusal::Repository(_)
             | ForgeRefusal::Credential
             | ForgeRefusal::Push(_)
+            | ForgeRefusal::Upload
             | ForgeRefusal::Unauthorized(_) => StatusCode::FORBIDDEN,
             ForgeRefusal::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ForgeRefusal::Source { .. } | ForgeRefusal::Redirect(_) | ForgeRefusal::Upstream(_) => {

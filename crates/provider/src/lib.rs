@@ -31,6 +31,7 @@ mod head;
 mod headers;
 mod judge;
 mod key;
+mod lfs;
 mod meter;
 mod providers;
 mod redact;

@@ -236,6 +236,13 @@ async fn forged_requests_reach_nothing() {
             415,
         ),
         (head(post, &[&host, &authorization, "Content-Length: 4"]) + "xxxx", 403),
+        (
+            head(
+                "POST /o/r.git/info/lfs/objects/batch",
+                &[&host, &authorization, "Content-Length: 22"],
+            ) + "{\"operation\":\"upload\"}",
+            403,
+        ),
         (head(post, &[&host, &authorization, "Content-Length: 8"]) + "0000PACK", 403),
         (head(post, &[&host, &authorization, "Content-Length: 0"]), 400),
     ] {
