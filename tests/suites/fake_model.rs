@@ -182,7 +182,9 @@ fn a_body_may_come_in_chunks_and_pieces() {
 
 #[test]
 fn connections_may_go_away_at_any_time() {
-    let model = FakeModel::start(script());
+    // An address of its own: at the usual one a parallel test may get the port once it is free.
+    let own = (Ipv4Addr::new(127, 0, 77, 1), 0).into();
+    let model = FakeModel::bind(own, script()).expect("a port is free");
     let request = Request::new(format!("POST {CHAT} HTTP/1.1")).header("Host", "localhost");
     let request = request.body(chat(&[]).to_string()).encode();
     for end in [0, 10, request.len() / 2, request.len()] {
