@@ -1,5 +1,6 @@
 //! The forges that an agent's git reaches without having their credentials (`spec/forges.md`).
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,9 +34,8 @@ pub struct ForgeEntry {
 /// The forges of a session. Clones share phantom credentials.
 #[derive(Clone, Debug)]
 pub struct AgentForges {
-    forges: Vec<Arc<Forge>>,
-    /// The project's remotes at each, and further repositories.
-    remotes: Vec<Vec<RemoteUrl>>,
+    /// Each with the project's remotes there, and further repositories.
+    forges: Vec<(Arc<Forge>, Vec<RemoteUrl>)>,
     parent: Option<ParentProxy>,
     certificates: Vec<PathBuf>,
 }
@@ -62,8 +62,8 @@ impl AgentForges {
         is_denied: impl Fn(&UpstreamUrl) -> bool,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<AgentForges>, KeysError> {
-        let own = remotes(workspace);
-        let (mut forges, mut remotes) = (Vec::new(), Vec::new());
+        let own = LazyCell::new(|| remotes(workspace));
+        let mut forges = Vec::new();
         for (name, entry) in rows(settings) {
             let known = FORGES.iter().find(|known| known.name == name);
             let is_set =
@@ -83,20 +83,20 @@ impl AgentForges {
             }
             let reader = Box::new(Reader { source, programs: programs.clone() });
             let repositories = of_forge.iter().map(|remote| remote.repository.clone()).collect();
-            forges.push(Arc::new(Forge::new(&name, url, entry.form, reader, repositories)?));
-            remotes.push(of_forge);
+            let forge = Forge::new(&name, url, entry.form, reader, repositories)?;
+            forges.push((Arc::new(forge), of_forge));
         }
         if forges.is_empty() {
             return Ok(None);
         }
         let (parent, certificates) =
             (ParentProxy::from_environment(&variable)?, certificates.to_vec());
-        Ok(Some(AgentForges { forges, remotes, parent, certificates }))
+        Ok(Some(AgentForges { forges, parent, certificates }))
     }
 
     /// Returns the names of the forges.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.forges.iter().map(|forge| forge.name())
+        self.forges.iter().map(|(forge, _)| forge.name())
     }
 
     /// Returns the ports on the agent localhost, in the order of the forges.
@@ -107,7 +107,7 @@ impl AgentForges {
     /// Returns the agent variables, by which git reaches the forges.
     pub fn variables(&self) -> Vec<(String, String)> {
         let mut settings = Vec::new();
-        for ((port, forge), remotes) in self.ports().zip(&self.forges).zip(&self.remotes) {
+        for (port, (forge, remotes)) in self.ports().zip(&self.forges) {
             let base = format!("http://127.0.0.1:{port}");
             settings.extend(git_settings(
                 &base,
@@ -127,7 +127,7 @@ impl AgentForges {
     /// Serves the listeners of [`ports`](Self::ports) until the future is dropped.
     pub(crate) async fn serve(self, listeners: Vec<TcpListener>, gate: Arc<dyn PushGate>) {
         let mut serving = tokio::task::JoinSet::new();
-        for (forge, listener) in self.forges.iter().zip(listeners) {
+        for ((forge, _), listener) in self.forges.iter().zip(listeners) {
             let (forge, gate) = (Arc::clone(forge), Arc::clone(&gate));
             let connector = Connector::new(self.parent.clone());
             let proxy = ForgeProxy::new(forge, gate, connector, &self.certificates);

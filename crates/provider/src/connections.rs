@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::background::Background;
 use crate::body::ResponseBody;
 use crate::head::MAX_HEAD;
 
@@ -27,14 +28,26 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 /// Pause after a failed accept, as when the descriptor table is full.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers the requests of a listener, given its port, until the future is dropped, which ends its connections.
+/// Ends the tasks when it is dropped.
+struct EndBackground<'a>(&'a Background);
+
+impl Drop for EndBackground<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Answers the requests of a listener, given its port, until the future is dropped, which ends its connections and the tasks in
+/// the background.
 pub(crate) async fn serve_connections<F>(
     listener: TcpListener,
+    background: &Background,
     respond: impl Fn(Request<Incoming>, u16) -> F + Clone + Send + Sync + 'static,
 ) where
     F: Future<Output = Response<ResponseBody>> + Send + 'static,
 {
     let Ok(port) = listener.local_addr().map(|address| address.port()) else { return };
+    let _background = EndBackground(background);
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {

@@ -19,7 +19,6 @@ pub struct Forge {
     pub(crate) name: String,
     pub(crate) url: UpstreamUrl,
     pub(crate) form: ForgeForm,
-    pub(crate) header: KeyHeader,
     pub(crate) phantom: PhantomKey,
     pub(crate) key: KeptKey,
     pub(crate) repositories: Vec<RepositoryPath>,
@@ -39,14 +38,19 @@ impl Forge {
         source: Box<dyn KeySource>,
         repositories: Vec<RepositoryPath>,
     ) -> io::Result<Forge> {
-        let (header, phantom) = (KeyHeader::Basic(form.user()), PhantomKey::generate(&PHANTOM)?);
         let (name, key) = (name.to_owned(), KeptKey::new(source));
-        Ok(Forge { name, url, form, header, phantom, key, repositories })
+        let phantom = PhantomKey::generate(&PHANTOM)?;
+        Ok(Forge { name, url, form, phantom, key, repositories })
     }
 
     /// Returns the value of the header `Authorization` by which the proxy knows the agent's requests.
     pub fn authorization(&self) -> String {
         format!("Bearer {}", self.phantom.as_str())
+    }
+
+    /// Returns how the forge takes the credential.
+    pub(crate) fn header(&self) -> KeyHeader {
+        KeyHeader::Basic(self.form.user())
     }
 
     /// Returns whether a path of the agent's is that of the forge.

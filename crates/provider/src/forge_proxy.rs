@@ -32,7 +32,7 @@ use crate::key::Key;
 use crate::lfs::{self, MAX_BATCH};
 use crate::meter::{Meter, UsageLimits};
 use crate::redact::Redactor;
-use crate::server::{EndBackground, RESPONSE_MINUTES};
+use crate::server::RESPONSE_MINUTES;
 use crate::upstream::Upstreams;
 
 /// Passes the requests of an agent's git to a forge. Clones share connections.
@@ -65,9 +65,8 @@ impl ForgeProxy {
 
     /// Serves a listener until the future is dropped, which ends its connections.
     pub async fn serve(&self, listener: TcpListener) {
-        let _background = EndBackground(&self.0.background);
         let shared = Arc::clone(&self.0);
-        serve_connections(listener, move |request, port| {
+        serve_connections(listener, &self.0.background, move |request, port| {
             let shared = Arc::clone(&shared);
             async move { shared.respond(request, port).await }
         })
@@ -150,7 +149,7 @@ impl Shared {
             GitRequest::LfsBatch => {
                 let reading = timeout(BATCH_TIME, Limited::new(body, MAX_BATCH).collect());
                 let batch = reading.await.ok().and_then(Result::ok);
-                let batch = batch.ok_or(ForgeRefusal::Malformed)?.to_bytes();
+                let batch = batch.ok_or(ForgeRefusal::MALFORMED)?.to_bytes();
                 Either::Right(Full::new(lfs::download(&batch)?))
             }
             _ => Either::Left(Sent::new(body, Arc::clone(&self.meter))),
@@ -189,7 +188,7 @@ impl Shared {
         response: Response<Incoming>,
         request: GitRequest,
     ) -> Response<ResponseBody> {
-        let mut redactor = self.forge.key.redactor(self.forge.header);
+        let mut redactor = self.forge.key.redactor(self.forge.header());
         let mut headers = headers::to_agent(response.headers());
         headers.remove(WWW_AUTHENTICATE);
         redactor.clear(&mut headers);
@@ -221,7 +220,7 @@ impl Shared {
         let bytes = body.map_err(|_| failed("broke, or has more than 16 MiB"))?.to_bytes();
         let ids = Arc::new(advertised_ids(&bytes));
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(repository, ids);
-        let mut redactor = self.forge.key.redactor(self.forge.header);
+        let mut redactor = self.forge.key.redactor(self.forge.header());
         let bytes = [redactor.read(bytes), redactor.finish()].concat();
         let mut answer = Response::new(Either::Left(Full::new(Bytes::from(bytes))));
         *answer.headers_mut() = headers::to_agent(&parts.headers);
@@ -244,7 +243,7 @@ impl Shared {
         let mut reader = PushReader::default();
         let (push, pack) = loop {
             let data = poll_fn(|context| poll_data(&mut body, context)).await;
-            let data = data.and_then(Result::ok).ok_or(ForgeRefusal::Malformed)?;
+            let data = data.and_then(Result::ok).ok_or(ForgeRefusal::MALFORMED)?;
             if let Some(read) = reader.read(&data).map_err(ForgeRefusal::Push)? {
                 break read;
             }
@@ -255,7 +254,7 @@ impl Shared {
             if !body.is_end_stream()
                 && poll_fn(|context| poll_data(&mut body, context)).await.is_some()
             {
-                return Err(ForgeRefusal::Malformed);
+                return Err(ForgeRefusal::MALFORMED);
             }
             return Ok(Judged::Allowed(Sent::with_begin(begin, body, Arc::clone(&self.meter))));
         }
@@ -304,10 +303,10 @@ impl Shared {
         body: RequestBody,
         key: &Key,
     ) -> Result<Request<RequestBody>, ForgeRefusal> {
-        let headers = headers::to_provider(given, self.forge.header, key);
+        let headers = headers::to_provider(given, self.forge.header(), key);
         let authority = HeaderValue::from_str(self.forge.url.authority());
         let (Some(mut headers), Ok(authority)) = (headers, authority) else {
-            return Err(ForgeRefusal::Malformed);
+            return Err(ForgeRefusal::MALFORMED);
         };
         headers.insert(HOST, authority);
         if permitted.request.is_of_push() {
@@ -320,7 +319,7 @@ impl Shared {
             GitRequest::Refs(_) => hyper::Method::GET,
             GitRequest::Exchange(_) | GitRequest::LfsBatch => hyper::Method::POST,
         };
-        *outgoing.uri_mut() = target.parse().map_err(|_| ForgeRefusal::Malformed)?;
+        *outgoing.uri_mut() = target.parse().map_err(|_| ForgeRefusal::MALFORMED)?;
         *outgoing.headers_mut() = headers;
         Ok(outgoing)
     }

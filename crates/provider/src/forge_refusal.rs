@@ -4,17 +4,13 @@ use hyper::StatusCode;
 
 use aifo_forge::PushError;
 
-use crate::head::InvalidHead;
+use crate::head::InvalidRequest;
 
 /// Why a request to a forge is not passed on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ForgeRefusal {
-    #[error("the request is malformed")]
-    Malformed,
-    #[error("the head of the request is longer than 64 KiB")]
-    Head,
-    #[error("the host of this request is not this proxy")]
-    Host,
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
     #[error("no request of git: {0}")]
     Path(String),
     #[error(
@@ -46,22 +42,12 @@ pub(crate) enum ForgeRefusal {
     Timeout(u64),
 }
 
-impl From<InvalidHead> for ForgeRefusal {
-    fn from(invalid: InvalidHead) -> Self {
-        match invalid {
-            InvalidHead::TooLong => ForgeRefusal::Head,
-            InvalidHead::Host => ForgeRefusal::Host,
-            InvalidHead::Malformed => ForgeRefusal::Malformed,
-        }
-    }
-}
-
 impl ForgeRefusal {
+    pub(crate) const MALFORMED: ForgeRefusal = ForgeRefusal::Invalid(InvalidRequest::Malformed);
+
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            ForgeRefusal::Malformed => StatusCode::BAD_REQUEST,
-            ForgeRefusal::Head => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            ForgeRefusal::Host => StatusCode::MISDIRECTED_REQUEST,
+            ForgeRefusal::Invalid(invalid) => invalid.status(),
             // After 401 git would ask for a password.
             ForgeRefusal::Path(_)
             | ForgeRefusal::Repository(_)

@@ -10,11 +10,11 @@ pub(crate) const MAX_BATCH: usize = 1 << 20;
 
 /// Returns a batch that only downloads, written anew: a member that is there twice could be read otherwise.
 pub(crate) fn download(body: &[u8]) -> Result<Bytes, ForgeRefusal> {
-    let batch: Value = serde_json::from_slice(body).map_err(|_| ForgeRefusal::Malformed)?;
+    let batch: Value = serde_json::from_slice(body).map_err(|_| ForgeRefusal::MALFORMED)?;
     match batch.get("operation").and_then(Value::as_str) {
         Some("download") => Ok(Bytes::from(batch.to_string())),
         Some("upload") => Err(ForgeRefusal::Upload),
-        _ => Err(ForgeRefusal::Malformed),
+        _ => Err(ForgeRefusal::MALFORMED),
     }
 }
 
@@ -34,7 +34,7 @@ mod tests {
         let twice = br#"{"operation": "download", "operation": "upload"}"#;
         assert_eq!(download(twice), Err(ForgeRefusal::Upload));
         for text in ["", "[]", "{}", "{\"Operation\": \"download\"}", "{\"operation\": 1}"] {
-            assert_eq!(download(text.as_bytes()), Err(ForgeRefusal::Malformed), "{text}");
+            assert_eq!(download(text.as_bytes()), Err(ForgeRefusal::MALFORMED), "{text}");
         }
     }
 }

@@ -3,18 +3,14 @@
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use crate::head::InvalidHead;
+use crate::head::InvalidRequest;
 use crate::providers::ErrorForm;
 
 /// Why a request is not passed on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("the request is malformed")]
-    Malformed,
-    #[error("the head of the request is longer than 64 KiB")]
-    Head,
-    #[error("the host of this request is not this proxy")]
-    Host,
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
     #[error("unknown path\nhint: the proxy passes on the model's own API only")]
     Path,
     #[error("unknown provider; this session has {0}")]
@@ -42,24 +38,15 @@ pub(crate) enum Refusal {
     Timeout(u64),
 }
 
-impl From<InvalidHead> for Refusal {
-    fn from(invalid: InvalidHead) -> Self {
-        match invalid {
-            InvalidHead::TooLong => Refusal::Head,
-            InvalidHead::Host => Refusal::Host,
-            InvalidHead::Malformed => Refusal::Malformed,
-        }
-    }
-}
-
 impl Refusal {
+    pub(crate) const MALFORMED: Refusal = Refusal::Invalid(InvalidRequest::Malformed);
+
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Refusal::Malformed | Refusal::Uncounted(_) => StatusCode::BAD_REQUEST,
+            Refusal::Uncounted(_) => StatusCode::BAD_REQUEST,
             // Agents take it as the end of WebSockets, not of the conversation.
             Refusal::WebSocket => StatusCode::UPGRADE_REQUIRED,
-            Refusal::Head => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Refusal::Host => StatusCode::MISDIRECTED_REQUEST,
+            Refusal::Invalid(invalid) => invalid.status(),
             Refusal::Path | Refusal::Provider(_) => StatusCode::NOT_FOUND,
             Refusal::Method => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::Key => StatusCode::UNAUTHORIZED,

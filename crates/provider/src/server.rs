@@ -133,9 +133,8 @@ impl ReverseProxy {
 
     /// Serves a listener until the future is dropped, which ends its connections.
     pub async fn serve(&self, listener: TcpListener) {
-        let _background = EndBackground(&self.0.background);
         let shared = Arc::clone(&self.0);
-        serve_connections(listener, move |request, port| {
+        serve_connections(listener, &self.0.background, move |request, port| {
             let shared = Arc::clone(&shared);
             async move { shared.respond(request, port).await }
         })
@@ -262,11 +261,11 @@ impl Shared {
         let (head, body) = request.into_parts();
         let permit = self.bodies.acquire().await;
         let reading = timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect());
-        let body = reading.await.map_err(|_| Refusal::Malformed)?;
+        let body = reading.await.map_err(|_| Refusal::MALFORMED)?;
         let is_long = |error: &(dyn std::error::Error + 'static)| error.is::<LengthLimitError>();
         let body = body.map_err(|error| match is_long(&*error) {
             true => Refusal::Uncounted("its body is longer than 32 MiB".to_owned()),
-            false => Refusal::Malformed,
+            false => Refusal::MALFORMED,
         })?;
         // Mistral rejects the option, and reports usage without it.
         let takes_options = upstream.provider.name != "mistral";
@@ -290,7 +289,7 @@ impl Shared {
         let headers = headers::to_provider(request.headers(), upstream.provider.key_header, key);
         let authority = HeaderValue::from_str(upstream.url.authority());
         let (Some(mut headers), Ok(authority)) = (headers, authority) else {
-            return Err(Refusal::Malformed);
+            return Err(Refusal::MALFORMED);
         };
         headers.insert(HOST, authority);
         if permitted.is_web_socket {
@@ -300,7 +299,7 @@ impl Shared {
         let (parts, body) = request.into_parts();
         let mut outgoing = Request::new(body);
         *outgoing.method_mut() = parts.method;
-        *outgoing.uri_mut() = target.parse().map_err(|_| Refusal::Malformed)?;
+        *outgoing.uri_mut() = target.parse().map_err(|_| Refusal::MALFORMED)?;
         *outgoing.headers_mut() = headers;
         Ok(outgoing)
     }
@@ -314,15 +313,6 @@ impl Shared {
             // The end of a side that has failed closes the other one.
             let _ = tunnel::relay(agent, provider, &meter, redactor).await;
         });
-    }
-}
-
-/// Ends the tasks when it is dropped.
-pub(crate) struct EndBackground<'a>(pub(crate) &'a Background);
-
-impl Drop for EndBackground<'_> {
-    fn drop(&mut self) {
-        self.0.end();
     }
 }
 

@@ -141,9 +141,12 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Returns the hash in the form of ids of this length; `None` for one of a content that was made to collide.
 fn hash(digits: usize, head: &[u8], content: &[u8]) -> Option<String> {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     if digits == 64 {
         return Some(hex(&Sha256::new_with_prefix(head).chain_update(content).finalize()));
     }
@@ -264,8 +267,7 @@ impl Entry {
             }
             7 => {
                 let id: Vec<u8> = bytes.by_ref().take(id_length).collect();
-                let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
-                (GitType::Other, Some(Base::Named(id)))
+                (GitType::Other, Some(Base::Named(hex(&id))))
             }
             _ => return None,
         };
