@@ -2,7 +2,7 @@
 //! (`spec/forges.md#forges`, `spec/forges.md#questions`).
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -178,4 +178,43 @@ fn a_forge_is_served_for_the_projects_remotes_and_in_its_network() {
     check(&["--net", "none"], false);
     git(&containers.setup().workspace(), &["remote", "remove", "origin"]);
     check(&[], false);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn gh_works_by_the_projects_forge_and_without_the_credential() {
+    let test = "gh_works_by_the_projects_forge_and_without_the_credential";
+    let Some(engine) = Engine::with_git(test) else { return };
+    let Ok(gh) = fs::read("/usr/bin/gh") else {
+        return drop(writeln!(std::io::stderr(), "skipped: {test}: no gh"));
+    };
+    let forge = Forge::start();
+    let containers = world(&engine, &forge);
+    let scratch = containers.setup().scratch().to_owned();
+    write_executable(containers.setup().workspace().join("gh"), gh, 0o755);
+    let config = scratch.join("home/.config/aifo/config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(config, format!("{text}form = 'github'\n")).unwrap();
+    let script = "export HOME=/tmp; env; git switch -qc topic; git commit -qm more --allow-empty
+        git push -q origin HEAD:refs/heads/aifo/topic || exit 3
+        git push -q http://127.0.0.1:18460/o/r HEAD:refs/heads/aifo/second || exit 4
+        ./gh pr create --title t --body b --head aifo/topic --base main || exit 5
+        git push -q origin HEAD:refs/heads/topic || exit 6
+        ./gh pr checkout 1 --branch again || exit 7
+        ./gh api repos/o/r || exit 8
+        ./gh api repos/o/secret && exit 9
+        ./gh repo clone o/r elsewhere || exit 10
+        exit 0";
+    let mut agent = run(&containers, script, &[]);
+    let running = Running::start(&mut agent);
+    let asked = answer(&scratch, "session");
+    let words = format!("forge 127.0.0.1:{}/o/r \"creates a pull request\"", forge.port);
+    assert!(asked.contains(&words) && asked.contains("\"title\":\"t\""), "{asked}");
+    let asked = answer(&scratch, "once");
+    assert!(asked.contains("creates refs/heads/topic"), "{asked}");
+    let outcome = running.finish();
+    let text = outcome.exited(0).text();
+    assert!(text.contains("/o/r/pull/1") && text.contains("from the API"), "{text}");
+    assert!(text.contains("'o/secret' is none of the project's remotes"), "{text}");
+    assert!(!text.contains(TOKEN) && text.contains("GH_HOST=127.0.0.1"), "{text}");
 }

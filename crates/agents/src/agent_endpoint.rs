@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use aifo_host::DirectoryError;
 use aifo_policy::{Forwarding, NotifyRules, Policy};
-use aifo_provider::PushGate;
+use aifo_provider::ForgeGate;
 use aifo_proxy::{
     CallApprovals, CallLog, Listener, Proxy, ProxyConfig, ProxyTask, RunningTable,
     SharedDirectories, Transcript,
@@ -17,9 +18,10 @@ use aifo_sidecar::{Backend, ConnectionListener, Fleet, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, Token, ToolName, container_path, env};
 use aifo_wire::Limits;
 use nix::unistd::getuid;
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::task::JoinSet;
 
-use crate::agent_container::AGENT_PROGRAM;
+use crate::agent_container::{AGENT_PROGRAM, frontend_dir};
 use crate::agent_error::AgentError;
 use crate::forges::AgentForges;
 use crate::keys::{KEY_PORT, ModelKeys};
@@ -35,6 +37,7 @@ pub struct AgentEndpoint {
     forges: Option<AgentForges>,
     /// Those of the forges, until they are served.
     listeners: Vec<TcpListener>,
+    of_api: Option<UnixListener>,
     /// Serves the agent requests to models and forges; ends when it is dropped.
     serving: JoinSet<()>,
     fleet: Arc<Fleet>,
@@ -79,10 +82,8 @@ impl AgentEndpoint {
             serving.spawn(async move { usage_file::keep(|| counted.usage(), &directory).await });
             serving.spawn(async move { keys.serve(listener).await });
         }
-        let mut listeners = Vec::new();
-        for port in config.forges.iter().flat_map(AgentForges::ports) {
-            listeners.push(bind(&fleet, port).await?);
-        }
+        let frontend = frontend_dir(&config.session_dir);
+        let (listeners, of_api) = listen(config.forges.as_ref(), &fleet, &frontend).await?;
         let mut forwarding = config.forwarding;
         // A constant name, which is valid.
         let _ = forwarding.allow(env::COMMAND_ENV);
@@ -115,6 +116,7 @@ impl AgentEndpoint {
             keys: config.keys,
             forges: config.forges,
             listeners,
+            of_api,
             serving,
             fleet,
             proxy_task,
@@ -147,10 +149,10 @@ impl AgentEndpoint {
     }
 
     /// Serves the requests to forges from now on. Earlier ones have waited.
-    pub fn serve_forges(&mut self, gate: Arc<dyn PushGate>) {
+    pub fn serve_forges(&mut self, gate: Arc<dyn ForgeGate>) {
         let listeners = std::mem::take(&mut self.listeners);
         if let Some(forges) = self.forges.clone() {
-            self.serving.spawn(forges.serve(listeners, gate));
+            self.serving.spawn(forges.serve(listeners, self.of_api.take(), gate));
         }
     }
 
@@ -159,6 +161,21 @@ impl AgentEndpoint {
         self.proxy_task.stop().await;
         self.fleet.stop().await;
     }
+}
+
+/// Binds the ports of forges, and a socket in `frontend` for gh.
+async fn listen(
+    forges: Option<&AgentForges>,
+    fleet: &Fleet,
+    frontend: &Path,
+) -> Result<(Vec<TcpListener>, Option<UnixListener>), AgentError> {
+    let Some(forges) = forges else { return Ok((Vec::new(), None)) };
+    let mut listeners = Vec::new();
+    for port in forges.ports() {
+        listeners.push(bind(fleet, port).await?);
+    }
+    let of_api = forges.listen_api(frontend);
+    Ok((listeners, of_api.map_err(|source| DirectoryError::new(frontend, source))?))
 }
 
 /// Binds a port on the agent localhost.

@@ -2,6 +2,7 @@
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,9 +10,12 @@ use std::sync::Arc;
 use aifo_egress::{Connector, ParentProxy};
 use aifo_forge::{RemoteUrl, RepositoryPath, git_settings, remotes_of_config};
 use aifo_host::TrustedPrograms;
-use aifo_provider::{FORGES, Forge, ForgeForm, ForgeProxy, KnownForge, PushGate, UpstreamUrl};
+use aifo_provider::{
+    FORGES, Forge, ForgeApi, ForgeForm, ForgeGate, ForgeProxy, KnownForge, UpstreamUrl,
+};
+use aifo_types::container_path;
 use aifo_workspace::Tree;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 
 use crate::keys::{KEY_PORT, KeysError, Reader, SecretSource};
 
@@ -42,6 +46,10 @@ pub struct AgentForges {
 
 /// The port of the first forge on the agent localhost; others have the next ones.
 const FORGE_PORT: u16 = KEY_PORT + 1;
+
+/// The socket and the settings of gh, in the directory of sockets.
+const GH_SOCKET: &str = "gh.sock";
+const GH_CONFIG: &str = "gh";
 
 /// Forges of a session.
 const MAX_FORGES: usize = 4;
@@ -109,14 +117,25 @@ impl AgentForges {
         let mut settings = Vec::new();
         for (port, (forge, remotes)) in self.ports().zip(&self.forges) {
             let base = format!("http://127.0.0.1:{port}");
-            settings.extend(git_settings(
-                &base,
-                &forge.authorization(),
-                remotes,
-                forge.keeps_paths(),
-            ));
+            let is_of_gh = self.api().is_some_and(|of_gh| Arc::ptr_eq(of_gh, forge));
+            let named = remotes.iter().filter(|_| is_of_gh);
+            // What gh clones.
+            let of_gh = named.map(|remote| RemoteUrl::at("127.0.0.1", &remote.repository));
+            let remotes: Vec<_> = remotes.iter().cloned().chain(of_gh).collect();
+            let (authorization, keeps_paths) = (forge.authorization(), forge.keeps_paths());
+            settings.extend(git_settings(&base, &authorization, &remotes, keeps_paths));
         }
         let mut variables = vec![("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string())];
+        if let Some((phantom, _)) = self.api().and_then(|forge| forge.api()) {
+            let own = [
+                ("GH_HOST", "127.0.0.1".to_owned()),
+                ("GH_CONFIG_DIR", format!("{}/{GH_CONFIG}", container_path::SOCKET_DIR)),
+                // gh takes the first one at github.com, and the other at other hosts.
+                ("GH_TOKEN", phantom.as_str().to_owned()),
+                ("GH_ENTERPRISE_TOKEN", phantom.as_str().to_owned()),
+            ];
+            variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        }
         for (number, (key, value)) in settings.into_iter().enumerate() {
             variables.push((format!("GIT_CONFIG_KEY_{number}"), key));
             variables.push((format!("GIT_CONFIG_VALUE_{number}"), value));
@@ -124,9 +143,39 @@ impl AgentForges {
         variables
     }
 
-    /// Serves the listeners of [`ports`](Self::ports) until the future is dropped.
-    pub(crate) async fn serve(self, listeners: Vec<TcpListener>, gate: Arc<dyn PushGate>) {
+    /// Returns the forge that gh reaches: it has one host.
+    fn api(&self) -> Option<&Arc<Forge>> {
+        self.forges.iter().map(|(forge, _)| forge).find(|forge| forge.api().is_some())
+    }
+
+    /// Binds the socket of gh, and writes its settings. `directory` is that of sockets of the agent container. `None` if
+    /// gh reaches no forge.
+    pub(crate) fn listen_api(&self, directory: &Path) -> io::Result<Option<UnixListener>> {
+        if self.api().is_none() {
+            return Ok(None);
+        }
+        let settings = directory.join(GH_CONFIG);
+        fs::create_dir_all(&settings)?;
+        let socket = format!("{}/{GH_SOCKET}", container_path::SOCKET_DIR);
+        let text = format!("version: \"1\"\ngit_protocol: https\nhttp_unix_socket: {socket}\n");
+        fs::write(settings.join("config.yml"), text)?;
+        UnixListener::bind(directory.join(GH_SOCKET)).map(Some)
+    }
+
+    /// Serves the listeners of [`ports`](Self::ports), and that of gh, until the future is dropped.
+    pub(crate) async fn serve(
+        self,
+        listeners: Vec<TcpListener>,
+        of_api: Option<UnixListener>,
+        gate: Arc<dyn ForgeGate>,
+    ) {
         let mut serving = tokio::task::JoinSet::new();
+        if let (Some(forge), Some(listener)) = (self.api(), of_api) {
+            let connector = Connector::new(self.parent.clone());
+            let api =
+                ForgeApi::new(Arc::clone(forge), Arc::clone(&gate), connector, &self.certificates);
+            serving.spawn(async move { api.serve(listener).await });
+        }
         for ((forge, _), listener) in self.forges.iter().zip(listeners) {
             let (forge, gate) = (Arc::clone(forge), Arc::clone(&gate));
             let connector = Connector::new(self.parent.clone());
@@ -169,8 +218,8 @@ mod tests {
 
     fn collect(config: &str, environment: &[(&str, &str)]) -> Option<AgentForges> {
         let workspace = tempfile::tempdir().unwrap();
-        std::fs::create_dir(workspace.path().join(".git")).unwrap();
-        std::fs::write(workspace.path().join(".git/config"), config).unwrap();
+        fs::create_dir(workspace.path().join(".git")).unwrap();
+        fs::write(workspace.path().join(".git/config"), config).unwrap();
         let variable = |name: &str| {
             let found = environment.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
@@ -193,6 +242,7 @@ mod tests {
         let has = |value: &str| variables.iter().any(|(_, of)| of == value);
         assert!(has("git@github.com:o/r.git") && has("https://github.com/o/r"), "{variables:?}");
         assert!(!format!("{variables:?}{forges:?}").contains("ghp_"));
+        assert!(has("https://127.0.0.1/o/r.git") && has("/run/aifo/gh"), "{variables:?}");
         assert!(collect(ORIGIN, &[]).is_none());
         assert!(collect(ORIGIN, &[("GITLAB_TOKEN", "x")]).is_none());
         let gitlab = "[remote \"o\"]\n\turl = https://gitlab.com/o/r\n";

@@ -2,7 +2,7 @@
 //!
 //! In scope: the remotes of a repository and their rewritten URLs ([`RemoteUrl`]), the requests of git over HTTP
 //! ([`GitRequest`]), the ref updates at the head of a push ([`PushReader`], [`Push`]), and the answer that refuses
-//! them.
+//! them; requests of GitHub's API ([`ApiRequest`], [`GraphQlRequest`]).
 //!
 //! Out of scope: connections, credentials and questions (`aifo-provider`, `aifo-launch`).
 //!
@@ -21,6 +21,10 @@
 
 mod advertisement;
 mod ancestry;
+mod api;
+mod graphql;
+mod graphql_fields;
+mod graphql_reach;
 mod oid;
 mod pkt_line;
 mod push;
@@ -30,6 +34,9 @@ mod request;
 
 pub use advertisement::advertised_ids;
 pub use ancestry::{CI_PATHS, ObjectType, ReadObject, changed_ci_files, nearest_ancestor};
+pub use api::{ApiChange, ApiRequest, own_links};
+pub use graphql::{ApiError, GraphQlRequest};
+pub use graphql_reach::{KnownIds, Mutation};
 pub use oid::Oid;
 pub use push::{Push, RefChange, RefUpdate};
 pub use push_reader::{MAX_PUSH_HEAD, PushError, PushReader};

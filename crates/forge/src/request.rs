@@ -13,6 +13,8 @@ pub enum GitRequest {
     Exchange(GitService),
     /// Where git-lfs gets files, or puts them.
     LfsBatch,
+    /// Which files are locked by others, before a push of git-lfs.
+    LfsLocks,
 }
 
 /// The program that answers on the forge.
@@ -66,6 +68,7 @@ impl GitRequest {
             let request = match (*end, method, query) {
                 (REFS, "GET", Some(query)) => GitRequest::Refs(GitService::of_query(query)?),
                 (LFS_BATCH, "POST", None) => GitRequest::LfsBatch,
+                (LFS_LOCKS, "POST", None) => GitRequest::LfsLocks,
                 (_, "POST", None) => GitRequest::Exchange((*service)?),
                 _ => return None,
             };
@@ -84,18 +87,20 @@ impl GitRequest {
             GitRequest::Refs(service) | GitRequest::Exchange(service) => {
                 service == GitService::ReceivePack
             }
-            GitRequest::LfsBatch => false,
+            GitRequest::LfsBatch | GitRequest::LfsLocks => false,
         }
     }
 }
 
 const REFS: &str = "/info/refs";
 const LFS_BATCH: &str = "/info/lfs/objects/batch";
+const LFS_LOCKS: &str = "/info/lfs/locks/verify";
 
 /// The ends of paths, with their services.
 const ENDS: &[(&str, Option<GitService>)] = &[
     (REFS, None),
     (LFS_BATCH, None),
+    (LFS_LOCKS, None),
     ("/git-upload-pack", Some(GitService::UploadPack)),
     ("/git-receive-pack", Some(GitService::ReceivePack)),
 ];

@@ -14,8 +14,8 @@ use aifo_types::Token;
 use crate::check;
 use crate::config::SessionConfig;
 use crate::error::LaunchError;
+use crate::forge_questions::ForgeQuestions;
 use crate::front_socket::FrontSocket;
-use crate::push_questions::PushQuestions;
 use crate::session::{Session, SessionAgent, SessionFiles};
 use crate::session_dirs::SessionDirs;
 use crate::session_frontend::{SessionFrontend, SessionLogs};
@@ -108,7 +108,7 @@ impl Session {
         let frontend =
             SessionFrontend::open(config, (&info, &token), socket, logs, &tools, shared)?;
         if let Some(endpoint) = &mut agent.endpoint {
-            let questions = PushQuestions::new(frontend.approvals.clone(), &info.workspace);
+            let questions = ForgeQuestions::new(frontend.approvals.clone(), &info.workspace);
             endpoint.serve_forges(Arc::new(questions));
         }
         Ok(Session {

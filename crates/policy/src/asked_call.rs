@@ -49,6 +49,9 @@ impl Eq for CallFiles {}
 /// The first word of a question about a push to a forge. No tool has it as its name.
 pub const PUSH: &str = "push";
 
+/// The first word of a question about another change at a forge.
+pub const FORGE: &str = "forge";
+
 impl AskedCall {
     /// Creates a call of which only the names are known.
     pub fn new(argv: Vec<Vec<u8>>, directory: Vec<u8>) -> Self {

@@ -39,7 +39,7 @@ mod redact;
 mod route;
 
 pub use approvals::{Answer, Approvals, AskOutcome, QuestionNumber, RETRY_PERIOD};
-pub use asked_call::{AskedCall, CallFiles, PUSH, Script};
+pub use asked_call::{AskedCall, CallFiles, FORGE, PUSH, Script};
 pub use directory::{asks_only_for_version, normalise};
 pub use forwarding::{ForwardDecision, Forwarding, InvalidVariable, PassReason, StayReason};
 pub use host_commands::{HostCommand, HostCommands};

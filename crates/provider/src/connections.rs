@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -37,16 +39,40 @@ impl Drop for EndBackground<'_> {
     }
 }
 
-/// Answers the requests of a listener, given its port, until the future is dropped, which ends its connections and the tasks in
+/// A listener of agents.
+pub(crate) trait AgentListener {
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl AgentListener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<TcpStream> {
+        let (stream, _) = TcpListener::accept(self).await?;
+        let _ = stream.set_nodelay(true);
+        Ok(stream)
+    }
+}
+
+impl AgentListener for UnixListener {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<UnixStream> {
+        UnixListener::accept(self).await.map(|(stream, _)| stream)
+    }
+}
+
+/// Answers the requests of a listener until the future is dropped, which ends its connections and the tasks in
 /// the background.
 pub(crate) async fn serve_connections<F>(
-    listener: TcpListener,
+    listener: impl AgentListener,
     background: &Background,
-    respond: impl Fn(Request<Incoming>, u16) -> F + Clone + Send + Sync + 'static,
+    respond: impl Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
 ) where
     F: Future<Output = Response<ResponseBody>> + Send + 'static,
 {
-    let Ok(port) = listener.local_addr().map(|address| address.port()) else { return };
     let _background = EndBackground(background);
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
@@ -54,10 +80,10 @@ pub(crate) async fn serve_connections<F>(
         let permit = Arc::clone(&permits).acquire_owned();
         let (permit, accepted) = tokio::join!(permit, listener.accept());
         match (permit, accepted) {
-            (Ok(permit), Ok((stream, _))) => {
+            (Ok(permit), Ok(stream)) => {
                 let respond = respond.clone();
                 connections.spawn(async move {
-                    serve_connection(stream, |request| respond(request, port)).await;
+                    serve_connection(stream, respond).await;
                     drop(permit);
                 });
             }
@@ -67,11 +93,11 @@ pub(crate) async fn serve_connections<F>(
     }
 }
 
-async fn serve_connection<F>(stream: TcpStream, respond: impl Fn(Request<Incoming>) -> F)
+async fn serve_connection<S, F>(stream: S, respond: impl Fn(Request<Incoming>) -> F)
 where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     F: Future<Output = Response<ResponseBody>>,
 {
-    let _ = stream.set_nodelay(true);
     let service = service_fn(|request| {
         let responding = respond(request);
         async move { Ok::<_, Infallible>(responding.await) }

@@ -19,14 +19,25 @@ pub struct Forge {
     pub(crate) name: String,
     pub(crate) url: UpstreamUrl,
     pub(crate) form: ForgeForm,
+    pub(crate) api: ForgeApiUrl,
     pub(crate) phantom: PhantomKey,
     pub(crate) key: KeptKey,
     pub(crate) repositories: Vec<RepositoryPath>,
 }
 
+/// Where the API of a forge is.
+pub(crate) struct ForgeApiUrl {
+    pub(crate) url: UpstreamUrl,
+    /// True if its paths have no `/api/v3`.
+    pub(crate) is_at_root: bool,
+}
+
 /// The shape of a credential that nothing checks.
 const PHANTOM: KeyShape =
     KeyShape { prefix: "aifo_", alphabet: Alphabet::Alphanumeric, length: 40 };
+
+const GITHUB: &str = "github.com";
+const GITHUB_API: &str = "https://api.github.com";
 
 impl Forge {
     /// Draws a phantom credential. `name` is the user's word for the forge; `repositories`
@@ -40,7 +51,12 @@ impl Forge {
     ) -> io::Result<Forge> {
         let (name, key) = (name.to_owned(), KeptKey::new(source));
         let phantom = PhantomKey::generate(&PHANTOM)?;
-        Ok(Forge { name, url, form, phantom, key, repositories })
+        let root = UpstreamUrl::of_row(GITHUB_API).ok().filter(|_| url.host() == GITHUB);
+        let api = match root {
+            Some(url) => ForgeApiUrl { url, is_at_root: true },
+            None => ForgeApiUrl { url: url.clone(), is_at_root: false },
+        };
+        Ok(Forge { name, url, form, api, phantom, key, repositories })
     }
 
     /// Returns the value of the header `Authorization` by which the proxy knows the agent's requests.
@@ -56,6 +72,16 @@ impl Forge {
     /// Returns whether a path of the agent's is that of the forge.
     pub fn keeps_paths(&self) -> bool {
         self.form == ForgeForm::Git
+    }
+
+    /// Returns the path of a repository there.
+    pub(crate) fn path_of(&self, repository: &RepositoryPath) -> String {
+        format!("/{}.git", repository.as_str())
+    }
+
+    /// Returns the phantom credential, and the URL of the API, if gh can work with it.
+    pub fn api(&self) -> Option<(&PhantomKey, &UpstreamUrl)> {
+        (self.form == ForgeForm::GitHub).then_some((&self.phantom, &self.api.url))
     }
 
     /// Returns the user's word for it.
@@ -88,9 +114,23 @@ pub struct PushedTo {
 /// The decision about a push.
 pub type GateFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// Decides about pushes.
-pub trait PushGate: Send + Sync + 'static {
+/// A change at a forge that is no push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForgeChange {
+    /// What it does, as of "it ..".
+    pub effect: String,
+    /// All of it, as text of the agent's.
+    pub content: String,
+    /// False if one answer covers the changes of a session that have this effect.
+    pub is_each: bool,
+}
+
+/// Decides about pushes, and other changes.
+pub trait ForgeGate: Send + Sync + 'static {
     /// Returns once the push may go on, or with the reason, in one line, why it may not. The pack is not read meanwhile.
     /// `known` are the ids of the forge's refs, as it told them last.
-    fn judge(&self, to: PushedTo, push: Push, known: Arc<HashSet<Oid>>) -> GateFuture;
+    fn judge_push(&self, to: PushedTo, push: Push, known: Arc<HashSet<Oid>>) -> GateFuture;
+
+    /// Returns once the change may be made, or with the reason, in one line, why it may not.
+    fn judge_change(&self, to: PushedTo, change: ForgeChange) -> GateFuture;
 }

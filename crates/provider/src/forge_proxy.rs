@@ -6,45 +6,32 @@ use std::fmt;
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use aifo_egress::Connector;
 use aifo_forge::{GitRequest, GitService, Oid, PushReader, RepositoryPath, advertised_ids};
-use http_body_util::{BodyExt, Either, Full, Limited};
+use http_body_util::{Either, Full};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
-    HeaderValue, WWW_AUTHENTICATE,
-};
-use hyper::{Request, Response, StatusCode, Version};
+use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
 use tokio::net::TcpListener;
-use tokio::time::timeout;
 
-use crate::background::Background;
-use crate::body::{Counted, Received, RequestBody, ResponseBody, Sent, poll_data};
+use crate::body::{RequestBody, ResponseBody, Sent, poll_data};
 use crate::connections::serve_connections;
-use crate::forge::{Forge, PushGate, PushedTo};
+use crate::forge::{Forge, ForgeGate, PushedTo};
 use crate::forge_refusal::ForgeRefusal;
+use crate::forge_upstream::{ForgeUpstream, Outgoing, read_all};
 use crate::forges::ForgeForm;
-use crate::head::{Head, check_head};
+use crate::head::{Head, check_head, local_hosts};
 use crate::headers;
-use crate::key::Key;
 use crate::lfs::{self, MAX_BATCH};
-use crate::meter::{Meter, UsageLimits};
-use crate::redact::Redactor;
-use crate::server::RESPONSE_MINUTES;
-use crate::upstream::Upstreams;
 
 /// Passes the requests of an agent's git to a forge. Clones share connections.
 #[derive(Clone)]
 pub struct ForgeProxy(Arc<Shared>);
 
 struct Shared {
-    forge: Arc<Forge>,
-    gate: Arc<dyn PushGate>,
-    connections: Upstreams,
-    meter: Arc<Meter>,
-    background: Arc<Background>,
+    upstream: ForgeUpstream,
+    gate: Arc<dyn ForgeGate>,
     /// The ids of the refs of repositories, as the forge told them last.
     known: Mutex<HashMap<RepositoryPath, Arc<HashSet<Oid>>>>,
 }
@@ -53,22 +40,21 @@ impl ForgeProxy {
     /// Creates the proxy. `certificates` are PEM files that are trusted beside this machine's own.
     pub fn new(
         forge: Arc<Forge>,
-        gate: Arc<dyn PushGate>,
+        gate: Arc<dyn ForgeGate>,
         connector: Connector,
         certificates: &[PathBuf],
     ) -> Self {
-        let connections = Upstreams::new(connector, certificates);
-        let meter = Arc::new(Meter::new(UsageLimits::default()));
-        let (background, known) = (Arc::default(), Mutex::default());
-        ForgeProxy(Arc::new(Shared { forge, gate, connections, meter, background, known }))
+        let upstream = ForgeUpstream::new(forge, connector, certificates);
+        ForgeProxy(Arc::new(Shared { upstream, gate, known: Mutex::default() }))
     }
 
     /// Serves a listener until the future is dropped, which ends its connections.
     pub async fn serve(&self, listener: TcpListener) {
-        let shared = Arc::clone(&self.0);
-        serve_connections(listener, &self.0.background, move |request, port| {
-            let shared = Arc::clone(&shared);
-            async move { shared.respond(request, port).await }
+        let Ok(hosts) = local_hosts(&listener) else { return };
+        let (shared, hosts) = (Arc::clone(&self.0), Arc::new(hosts));
+        serve_connections(listener, &self.0.upstream.background, move |request| {
+            let (shared, hosts) = (Arc::clone(&shared), Arc::clone(&hosts));
+            async move { shared.respond(request, &*hosts).await }
         })
         .await;
     }
@@ -76,23 +62,28 @@ impl ForgeProxy {
 
 impl fmt::Debug for ForgeProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ForgeProxy").field(&self.0.forge).finish()
+        f.debug_tuple("ForgeProxy").field(&self.0.upstream.forge).finish()
     }
 }
 
 /// A request of git that may be passed on.
 struct Permitted {
     repository: RepositoryPath,
-    /// The path at the forge.
+    /// The path of the repository at the forge, and what follows it.
     path: String,
+    end: usize,
     query: Option<String>,
     request: GitRequest,
 }
 
 impl Shared {
-    async fn respond(&self, request: Request<Incoming>, port: u16) -> Response<ResponseBody> {
-        let name = &self.forge.name;
-        let answered = match self.judge(&request, port) {
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+        hosts: &[String],
+    ) -> Response<ResponseBody> {
+        let name = &self.upstream.forge.name;
+        let answered = match self.judge(&request, hosts) {
             Ok(permitted) => self.pass_on(permitted, request).await,
             Err(refusal) => Err(refusal),
         };
@@ -102,22 +93,21 @@ impl Shared {
         })
     }
 
-    fn judge(&self, request: &Request<Incoming>, port: u16) -> Result<Permitted, ForgeRefusal> {
-        let head = Head {
-            method: request.method(),
-            uri: request.uri(),
-            version: request.version(),
-            headers: request.headers(),
-        };
-        check_head(&head, port)?;
-        if !headers::has_key(request.headers(), None, &self.forge.phantom) {
+    fn judge(
+        &self,
+        request: &Request<Incoming>,
+        hosts: &[String],
+    ) -> Result<Permitted, ForgeRefusal> {
+        let forge = &self.upstream.forge;
+        check_head(&Head::of(request), hosts)?;
+        if !headers::has_key(request.headers(), None, &forge.phantom) {
             return Err(ForgeRefusal::Credential);
         }
         let (path, query) = (request.uri().path(), request.uri().query());
         let parsed = GitRequest::parse(request.method().as_str(), path, query);
         let unknown = || ForgeRefusal::Path(format!("{} {path}", request.method()));
         let (repository, end, git) = parsed.ok_or_else(unknown)?;
-        if !self.forge.repositories.contains(&repository) {
+        if !forge.repositories.contains(&repository) {
             return Err(ForgeRefusal::Repository(repository.as_str().to_owned()));
         }
         let is_read =
@@ -125,12 +115,13 @@ impl Shared {
         if is_read && request.headers().contains_key(CONTENT_ENCODING) {
             return Err(ForgeRefusal::Encoded);
         }
-        let path = match self.forge.form {
+        let path = match forge.form {
             // Its repositories may be directories with or without this end.
             ForgeForm::Git => path.to_owned(),
-            _ => format!("/{}.git{end}", repository.as_str()),
+            _ => format!("{}{end}", forge.path_of(&repository)),
         };
-        Ok(Permitted { repository, path, query: query.map(str::to_owned), request: git })
+        let end = path.len() - end.len();
+        Ok(Permitted { repository, path, end, query: query.map(str::to_owned), request: git })
     }
 
     async fn pass_on(
@@ -138,8 +129,8 @@ impl Shared {
         permitted: Permitted,
         request: Request<Incoming>,
     ) -> Result<Response<ResponseBody>, ForgeRefusal> {
-        let (head, body) = request.into_parts();
-        let outgoing: RequestBody = match permitted.request {
+        let (mut head, body) = request.into_parts();
+        let body: RequestBody = match permitted.request {
             GitRequest::Exchange(GitService::ReceivePack) => {
                 match self.read_push(&permitted, body).await? {
                     Judged::Allowed(body) => Either::Left(body),
@@ -147,91 +138,60 @@ impl Shared {
                 }
             }
             GitRequest::LfsBatch => {
-                let reading = timeout(BATCH_TIME, Limited::new(body, MAX_BATCH).collect());
-                let batch = reading.await.ok().and_then(Result::ok);
-                let batch = batch.ok_or(ForgeRefusal::MALFORMED)?.to_bytes();
-                Either::Right(Full::new(lfs::download(&batch)?))
+                let batch = read_all(body, MAX_BATCH).await.ok_or(ForgeRefusal::MALFORMED)?;
+                let batch = lfs::Batch::parse(&batch)?;
+                if let Some(change) = batch.change() {
+                    let to = self.pushed_to(&permitted).await;
+                    self.gate.judge_change(to, change).await.map_err(ForgeRefusal::Denied)?;
+                }
+                Either::Right(Full::new(batch.body()))
             }
-            _ => Either::Left(Sent::new(body, Arc::clone(&self.meter))),
+            GitRequest::LfsLocks => return Err(ForgeRefusal::Locks),
+            _ => Either::Left(self.upstream.sent(Bytes::new(), body)),
         };
-        let unreadable = |reason| ForgeRefusal::Source { forge: self.forge.name.clone(), reason };
-        let key = self.forge.key.get().await.map_err(unreadable)?;
-        let outgoing = self.outgoing(&permitted, &head.headers, outgoing, &key)?;
-        let limit = Duration::from_secs(RESPONSE_MINUTES * 60);
-        let sending = timeout(limit, self.connections.send(&self.forge.url, outgoing));
-        let sent = sending.await.map_err(|_| ForgeRefusal::Timeout(RESPONSE_MINUTES))?;
-        let response = sent.map_err(|error| ForgeRefusal::Upstream(error.reason))?;
-        let name = || self.forge.name.clone();
-        if response.status() == StatusCode::UNAUTHORIZED {
-            self.forge.key.refuse(&key).await;
-            return Err(ForgeRefusal::Unauthorized(name()));
+        if permitted.request.is_of_push() {
+            // No version of the protocol has another form of pushes, so far.
+            head.headers.remove(GIT_PROTOCOL);
         }
-        if response.status().is_redirection() {
-            return Err(ForgeRefusal::Redirect(name()));
+        let (forge, request) = (&self.upstream.forge, permitted.request);
+        let outgoing = Outgoing {
+            url: &forge.url,
+            method: match request {
+                GitRequest::Refs(_) => Method::GET,
+                _ => Method::POST,
+            },
+            path: &permitted.path,
+            query: permitted.query.as_deref(),
+            headers: head.headers,
+            credential: forge.header(),
+        };
+        let response = self.upstream.send(outgoing, body).await?;
+        let is_good = response.status() == StatusCode::OK;
+        if is_good && request == GitRequest::Refs(GitService::ReceivePack) {
+            let list = "its list of refs";
+            let (answer, bytes) = self.upstream.read(response, forge.header(), list).await?;
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.insert(permitted.repository, Arc::new(advertised_ids(&bytes)));
+            return Ok(answer);
         }
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS
-            || headers::is_encoded(response.headers())
-        {
-            return Err(ForgeRefusal::Upstream("its response is in another form".to_owned()));
-        }
-        match permitted.request {
-            GitRequest::Refs(GitService::ReceivePack) if response.status() == StatusCode::OK => {
-                self.keep_refs(permitted.repository, response).await
-            }
-            request => Ok(self.received(response, request)),
-        }
-    }
-
-    /// Returns the response to git: without the credential, and the forge's own questions for one.
-    fn received(
-        &self,
-        response: Response<Incoming>,
-        request: GitRequest,
-    ) -> Response<ResponseBody> {
-        let mut redactor = self.forge.key.redactor(self.forge.header());
-        let mut headers = headers::to_agent(response.headers());
-        headers.remove(WWW_AUTHENTICATE);
-        redactor.clear(&mut headers);
-        let is_pack = response.status() == StatusCode::OK
+        let is_pack = is_good
             && request == GitRequest::Exchange(GitService::UploadPack)
-            && headers.get(CONTENT_TYPE).is_some_and(|of| of == PACK_TYPE);
-        if is_pack {
-            // Objects, of any size, which no server makes of a request's head.
-            redactor = Redactor::of(&[]);
-        }
-        let (mut parts, body) = response.into_parts();
-        parts.extensions.clear();
-        (parts.headers, parts.version) = (headers, Version::HTTP_11);
-        let counted = Counted::new(body, Arc::clone(&self.meter), "", None, false);
-        let body = Received::new(counted, redactor, Arc::clone(&self.background));
-        Response::from_parts(parts, Either::Right(body))
-    }
-
-    /// Reads the forge's refs, and keeps their ids.
-    async fn keep_refs(
-        &self,
-        repository: RepositoryPath,
-        response: Response<Incoming>,
-    ) -> Result<Response<ResponseBody>, ForgeRefusal> {
-        let failed = |what: &str| ForgeRefusal::Upstream(format!("its list of refs {what}"));
-        let (parts, body) = response.into_parts();
-        let reading = timeout(REFS_TIME, Limited::new(body, MAX_REFS).collect());
-        let body = reading.await.map_err(|_| failed("did not end"))?;
-        let bytes = body.map_err(|_| failed("broke, or has more than 16 MiB"))?.to_bytes();
-        let ids = Arc::new(advertised_ids(&bytes));
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(repository, ids);
-        let mut redactor = self.forge.key.redactor(self.forge.header());
-        let bytes = [redactor.read(bytes), redactor.finish()].concat();
-        let mut answer = Response::new(Either::Left(Full::new(Bytes::from(bytes))));
-        *answer.headers_mut() = headers::to_agent(&parts.headers);
-        redactor.clear(answer.headers_mut());
-        answer.headers_mut().remove(CONTENT_LENGTH);
-        Ok(answer)
+            && response.headers().get(CONTENT_TYPE).is_some_and(|of| of == PACK_TYPE);
+        Ok(self.upstream.received(response, forge.header(), is_pack))
     }
 
     fn known_of(&self, repository: &RepositoryPath) -> Arc<HashSet<Oid>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(repository).cloned().unwrap_or_default()
+    }
+
+    async fn pushed_to(&self, permitted: &Permitted) -> PushedTo {
+        let path = permitted.path.get(..permitted.end).unwrap_or_default();
+        PushedTo {
+            host: self.upstream.forge.url.host_name(),
+            repository: permitted.repository.clone(),
+            is_public: self.upstream.is_public(path).await,
+        }
     }
 
     /// Reads the head of a push, and has it judged.
@@ -256,19 +216,12 @@ impl Shared {
             {
                 return Err(ForgeRefusal::MALFORMED);
             }
-            return Ok(Judged::Allowed(Sent::with_begin(begin, body, Arc::clone(&self.meter))));
+            return Ok(Judged::Allowed(self.upstream.sent(begin, body)));
         }
-        let to = PushedTo {
-            host: self.forge.url.host_name(),
-            repository: permitted.repository.clone(),
-            is_public: self.is_public(&permitted.path).await,
-        };
+        let to = self.pushed_to(permitted).await;
         let known = self.known_of(&to.repository);
-        match self.gate.judge(to, push.clone(), known).await {
-            Ok(()) => {
-                let body = Sent::with_begin(begin, body, Arc::clone(&self.meter));
-                Ok(Judged::Allowed(body))
-            }
+        match self.gate.judge_push(to, push.clone(), known).await {
+            Ok(()) => Ok(Judged::Allowed(self.upstream.sent(begin, body))),
             Err(reason) => {
                 // git reads the answer only once it has sent everything.
                 while let Some(Ok(_)) = poll_fn(|context| poll_data(&mut body, context)).await {}
@@ -278,62 +231,7 @@ impl Shared {
             }
         }
     }
-
-    /// Returns whether the forge answers a fetch of this push's repository without a credential; true also if that fails.
-    async fn is_public(&self, push: &str) -> bool {
-        let repository = push.strip_suffix("/git-receive-pack").unwrap_or(push);
-        let path = format!("{repository}/info/refs");
-        let target = self.forge.url.request_target(&path, Some("service=git-upload-pack"));
-        let body = Either::Right(Full::new(Bytes::new()));
-        let (authority, uri) = (self.forge.url.authority(), target.as_str());
-        let Ok(request) = Request::get(uri).header(HOST, authority).body(body) else { return true };
-        let answered = timeout(PUBLIC_TIME, self.connections.send(&self.forge.url, request)).await;
-        let status = answered.map(|response| response.map(|response| response.status()));
-        !matches!(
-            status,
-            Ok(Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND))
-        )
-    }
-
-    /// Returns the request to the forge, whose head is new.
-    fn outgoing(
-        &self,
-        permitted: &Permitted,
-        given: &HeaderMap,
-        body: RequestBody,
-        key: &Key,
-    ) -> Result<Request<RequestBody>, ForgeRefusal> {
-        let headers = headers::to_provider(given, self.forge.header(), key);
-        let authority = HeaderValue::from_str(self.forge.url.authority());
-        let (Some(mut headers), Ok(authority)) = (headers, authority) else {
-            return Err(ForgeRefusal::MALFORMED);
-        };
-        headers.insert(HOST, authority);
-        if permitted.request.is_of_push() {
-            // No version of the protocol has another form of pushes, so far.
-            headers.remove(GIT_PROTOCOL);
-        }
-        let target = self.forge.url.request_target(&permitted.path, permitted.query.as_deref());
-        let mut outgoing = Request::new(body);
-        *outgoing.method_mut() = match permitted.request {
-            GitRequest::Refs(_) => hyper::Method::GET,
-            GitRequest::Exchange(_) | GitRequest::LfsBatch => hyper::Method::POST,
-        };
-        *outgoing.uri_mut() = target.parse().map_err(|_| ForgeRefusal::MALFORMED)?;
-        *outgoing.headers_mut() = headers;
-        Ok(outgoing)
-    }
 }
-
-/// Limit of the request without a credential.
-const PUBLIC_TIME: Duration = Duration::from_secs(10);
-
-/// Limits for refs.
-const MAX_REFS: usize = 16 << 20;
-const REFS_TIME: Duration = Duration::from_secs(60);
-
-/// Limit of a batch of git-lfs.
-const BATCH_TIME: Duration = Duration::from_secs(60);
 
 const PACK_TYPE: &str = "application/x-git-upload-pack-result";
 

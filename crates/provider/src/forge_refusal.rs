@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 
-use aifo_forge::PushError;
+use aifo_forge::{ApiError, PushError};
 
 use crate::head::InvalidRequest;
 
@@ -24,10 +24,18 @@ pub(crate) enum ForgeRefusal {
     Credential,
     #[error("this push cannot be judged: {0}")]
     Push(PushError),
-    #[error("a push is not compressed as a whole\nhint: push with git")]
+    #[error("the body of this request is compressed\nhint: push with git")]
     Encoded,
-    #[error("files of git-lfs are not uploaded\nhint: ask the user to push them")]
-    Upload,
+    #[error("files of git-lfs are not locked")]
+    Locks,
+    #[error(
+        "{0} is not passed on\nhint: 'gh' reads the project's own repositories, and changes issues and pull requests"
+    )]
+    Api(String),
+    #[error(transparent)]
+    GraphQl(#[from] ApiError),
+    #[error("{0}")]
+    Denied(String),
     #[error("cannot read the credential of '{forge}': {reason}")]
     Source { forge: String, reason: String },
     #[error("'{0}' does not accept the user's credential for this")]
@@ -53,8 +61,12 @@ impl ForgeRefusal {
             | ForgeRefusal::Repository(_)
             | ForgeRefusal::Credential
             | ForgeRefusal::Push(_)
-            | ForgeRefusal::Upload
+            | ForgeRefusal::Api(_)
+            | ForgeRefusal::GraphQl(_)
+            | ForgeRefusal::Denied(_)
             | ForgeRefusal::Unauthorized(_) => StatusCode::FORBIDDEN,
+            // By which git-lfs knows a forge without locks.
+            ForgeRefusal::Locks => StatusCode::NOT_IMPLEMENTED,
             ForgeRefusal::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ForgeRefusal::Source { .. } | ForgeRefusal::Redirect(_) | ForgeRefusal::Upstream(_) => {
                 StatusCode::BAD_GATEWAY

@@ -1,7 +1,10 @@
 //! Heads of requests to a proxy on the agent's localhost.
 
+use std::io;
+
 use hyper::header::{HOST, HeaderMap};
-use hyper::{Method, StatusCode, Uri, Version};
+use hyper::{Method, Request, StatusCode, Uri, Version};
+use tokio::net::TcpListener;
 
 /// Limit of a request head.
 pub(crate) const MAX_HEAD: usize = 64 * 1024;
@@ -35,15 +38,32 @@ impl InvalidRequest {
     }
 }
 
+impl<'a> Head<'a> {
+    pub(crate) fn of<B>(request: &'a Request<B>) -> Head<'a> {
+        Head {
+            method: request.method(),
+            uri: request.uri(),
+            version: request.version(),
+            headers: request.headers(),
+        }
+    }
+}
+
+/// Returns the values of `Host` for a listener on localhost.
+pub(crate) fn local_hosts(listener: &TcpListener) -> io::Result<[String; 2]> {
+    let port = listener.local_addr()?.port();
+    Ok(["127.0.0.1", "localhost"].map(|name| format!("{name}:{port}")))
+}
+
 /// Checks length, host and form of a head.
-pub(crate) fn check_head(head: &Head<'_>, port: u16) -> Result<(), InvalidRequest> {
+pub(crate) fn check_head(head: &Head<'_>, hosts: &[String]) -> Result<(), InvalidRequest> {
     // hyper's own limit is that of its buffer, which a head may exceed by one read.
     let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     let target = head.uri.path().len() + head.uri.query().map_or(0, str::len);
     if fields.sum::<usize>() + target > MAX_HEAD {
         return Err(InvalidRequest::LongHead);
     }
-    check_host(head.headers, port)?;
+    check_host(head.headers, hosts)?;
     // An absolute target or CONNECT names another host.
     match head.uri.authority().is_some() || head.version < Version::HTTP_11 {
         true => Err(InvalidRequest::Malformed),
@@ -52,9 +72,11 @@ pub(crate) fn check_head(head: &Head<'_>, port: u16) -> Result<(), InvalidReques
 }
 
 /// Requests with another host come from a page or a program that was led here.
-fn check_host(headers: &HeaderMap, port: u16) -> Result<(), InvalidRequest> {
+fn check_host(headers: &HeaderMap, own: &[String]) -> Result<(), InvalidRequest> {
     let mut hosts = headers.get_all(HOST).into_iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(InvalidRequest::Host) };
-    let is_own = |name: &str| host.as_bytes() == format!("{name}:{port}").as_bytes();
-    if is_own("127.0.0.1") || is_own("localhost") { Ok(()) } else { Err(InvalidRequest::Host) }
+    match own.iter().any(|own| host == own.as_str()) {
+        true => Ok(()),
+        false => Err(InvalidRequest::Host),
+    }
 }

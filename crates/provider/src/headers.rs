@@ -33,8 +33,12 @@ const OF_CLIENT: [HeaderName; 8] =
 /// Returns whether the request has the phantom key, and no other one. `in_query` is the key of its query.
 pub(crate) fn has_key(headers: &HeaderMap, in_query: Option<&str>, phantom: &PhantomKey) -> bool {
     let bearer = headers.get_all(AUTHORIZATION).into_iter().map(|value| {
-        let (scheme, key) = value.as_bytes().split_at_checked(7).unwrap_or_default();
-        if scheme.eq_ignore_ascii_case(b"bearer ") { key } else { b"" }
+        let value = value.as_bytes();
+        let (scheme, key) =
+            value.split_at(value.iter().position(|&byte| byte == b' ').unwrap_or_default());
+        let is_known =
+            [&b"bearer"[..], b"token"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+        if is_known { key.get(1..).unwrap_or_default() } else { b"" }
     });
     let named =
         KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name)).map(HeaderValue::as_bytes);
@@ -59,6 +63,7 @@ pub(crate) fn to_provider(headers: &HeaderMap, header: KeyHeader, key: &Key) -> 
     sent.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let (name, text) = match header {
         KeyHeader::Bearer => (AUTHORIZATION, format!("Bearer {}", key.expose())),
+        KeyHeader::Token => (AUTHORIZATION, format!("token {}", key.expose())),
         KeyHeader::Basic(user) => {
             (AUTHORIZATION, format!("Basic {}", key.with_user(user).expose()))
         }

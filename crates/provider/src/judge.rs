@@ -29,12 +29,12 @@ pub(crate) trait Served {
 /// Judges host, provider, key, method and path. The error comes with the provider, if it is known.
 pub(crate) fn judge<'a, S: Served>(
     head: &Head<'_>,
-    port: u16,
+    hosts: &[String],
     find: impl Fn(&str) -> Option<&'a S>,
     known: impl Fn() -> String,
 ) -> Result<(&'a S, Permitted), (Option<&'a S>, Refusal)> {
     let early = |refusal| (None, refusal);
-    check_head(head, port).map_err(|invalid| early(invalid.into()))?;
+    check_head(head, hosts).map_err(|invalid| early(invalid.into()))?;
     let target = Target::parse(head.uri.path(), head.uri.query());
     let target = target.map_err(|_| early(Refusal::Path))?;
     let served = find(target.provider).ok_or_else(|| early(Refusal::Provider(known())))?;

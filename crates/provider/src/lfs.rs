@@ -3,18 +3,45 @@
 use hyper::body::Bytes;
 use serde_json::Value;
 
+use crate::forge::ForgeChange;
 use crate::forge_refusal::ForgeRefusal;
 
 /// The longest batch in bytes: git-lfs asks for 100 files at once.
 pub(crate) const MAX_BATCH: usize = 1 << 20;
 
-/// Returns a batch that only downloads, written anew: a member that is there twice could be read otherwise.
-pub(crate) fn download(body: &[u8]) -> Result<Bytes, ForgeRefusal> {
-    let batch: Value = serde_json::from_slice(body).map_err(|_| ForgeRefusal::MALFORMED)?;
-    match batch.get("operation").and_then(Value::as_str) {
-        Some("download") => Ok(Bytes::from(batch.to_string())),
-        Some("upload") => Err(ForgeRefusal::Upload),
-        _ => Err(ForgeRefusal::MALFORMED),
+/// A question of git-lfs where files are, or where they go.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    batch: Value,
+    is_upload: bool,
+}
+
+impl Batch {
+    pub(crate) fn parse(body: &[u8]) -> Result<Batch, ForgeRefusal> {
+        let batch: Value = serde_json::from_slice(body).map_err(|_| ForgeRefusal::MALFORMED)?;
+        let is_upload = match batch.get("operation").and_then(Value::as_str) {
+            Some("download") => false,
+            Some("upload") => true,
+            _ => return Err(ForgeRefusal::MALFORMED),
+        };
+        Ok(Batch { batch, is_upload })
+    }
+
+    /// Returns the batch, written anew: a member that is there twice could be read otherwise.
+    pub(crate) fn body(&self) -> Bytes {
+        Bytes::from(self.batch.to_string())
+    }
+
+    /// Returns the change that it is; `None` for a download.
+    pub(crate) fn change(&self) -> Option<ForgeChange> {
+        if !self.is_upload {
+            return None;
+        }
+        let objects = self.batch.get("objects").and_then(Value::as_array);
+        let sizes = objects.into_iter().flatten().filter_map(|object| object.get("size")?.as_u64());
+        let (files, bytes) = (objects.map_or(0, Vec::len), sizes.fold(0, u64::saturating_add));
+        let content = format!("{files} with {bytes} bytes");
+        Some(ForgeChange { effect: "uploads files of git-lfs".to_owned(), content, is_each: false })
     }
 }
 
@@ -23,18 +50,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_downloads_pass() {
-        let text = br#"{"operation": "download", "objects": [{"oid": "1", "size": 2}]}"#;
-        let sent: Value = serde_json::from_slice(&download(text).unwrap()).unwrap();
-        assert_eq!(sent, serde_json::from_slice::<Value>(text).unwrap());
-        let upload = br#"{"operation": "upload", "objects": []}"#;
-        assert_eq!(download(upload), Err(ForgeRefusal::Upload));
+    fn an_upload_is_a_change() {
+        let change = |text: &str| Batch::parse(text.as_bytes()).map(|batch| batch.change());
+        let objects = r#""objects": [{"oid": "1", "size": 2}, {"oid": "2", "size": 3}]"#;
+        assert_eq!(change(&format!("{{\"operation\": \"download\", {objects}}}")), Ok(None));
+        let upload = change(&format!("{{\"operation\": \"upload\", {objects}}}")).unwrap();
+        assert_eq!(upload.unwrap().content, "2 with 5 bytes");
+        let twice = r#"{"operation": "download", "operation": "upload"}"#;
+        assert!(change(twice).unwrap().is_some());
         let twice = br#"{"operation": "upload", "operation": "download"}"#;
-        assert_eq!(download(twice).unwrap(), r#"{"operation":"download"}"#);
-        let twice = br#"{"operation": "download", "operation": "upload"}"#;
-        assert_eq!(download(twice), Err(ForgeRefusal::Upload));
+        assert_eq!(Batch::parse(twice).unwrap().body(), r#"{"operation":"download"}"#);
         for text in ["", "[]", "{}", "{\"Operation\": \"download\"}", "{\"operation\": 1}"] {
-            assert_eq!(download(text.as_bytes()), Err(ForgeRefusal::MALFORMED), "{text}");
+            assert_eq!(change(text), Err(ForgeRefusal::MALFORMED), "{text}");
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct Provider {
 pub enum KeyHeader {
     /// `Authorization: Bearer KEY`
     Bearer,
+    /// `Authorization: token KEY`
+    Token,
     /// `Authorization: Basic`, with this user and the key as password.
     Basic(&'static str),
     /// A header of this name, in lower case, with the key alone.
@@ -232,6 +234,7 @@ mod tests {
             let header = match provider.key_header {
                 KeyHeader::Bearer => "bearer".to_owned(),
                 KeyHeader::Basic(user) => format!("basic, {user}"),
+                KeyHeader::Token => "`Authorization: token`".to_owned(),
                 KeyHeader::Named(name) => format!("`{name}`"),
             };
             let row = format!(

@@ -21,7 +21,7 @@ use crate::background::Background;
 use crate::body::{Counted, Received, RequestBody, ResponseBody, Sent};
 use crate::connections::serve_connections;
 use crate::demand::{self, CountedBody, Demand};
-use crate::head::Head;
+use crate::head::{Head, local_hosts};
 use crate::headers;
 use crate::judge::{Permitted, Served, judge};
 use crate::key::{Key, PhantomKey};
@@ -133,10 +133,11 @@ impl ReverseProxy {
 
     /// Serves a listener until the future is dropped, which ends its connections.
     pub async fn serve(&self, listener: TcpListener) {
-        let shared = Arc::clone(&self.0);
-        serve_connections(listener, &self.0.background, move |request, port| {
-            let shared = Arc::clone(&shared);
-            async move { shared.respond(request, port).await }
+        let Ok(hosts) = local_hosts(&listener) else { return };
+        let (shared, hosts) = (Arc::clone(&self.0), Arc::new(hosts));
+        serve_connections(listener, &self.0.background, move |request| {
+            let (shared, hosts) = (Arc::clone(&shared), Arc::clone(&hosts));
+            async move { shared.respond(request, &*hosts).await }
         })
         .await;
     }
@@ -149,19 +150,18 @@ impl fmt::Debug for ReverseProxy {
 }
 
 impl Shared {
-    async fn respond(&self, request: Request<Incoming>, port: u16) -> Response<ResponseBody> {
-        let head = Head {
-            method: request.method(),
-            uri: request.uri(),
-            version: request.version(),
-            headers: request.headers(),
-        };
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+        hosts: &[String],
+    ) -> Response<ResponseBody> {
+        let head = Head::of(&request);
         let known = || {
             let names = self.upstreams.iter().map(|upstream| upstream.name.as_str());
             names.collect::<Vec<_>>().join(", ")
         };
         let find = |name: &str| self.upstreams.iter().find(|upstream| upstream.name == name);
-        let (upstream, permitted) = match judge(&head, port, find, known) {
+        let (upstream, permitted) = match judge(&head, hosts, find, known) {
             Ok(permitted) => permitted,
             Err((upstream, refusal)) => {
                 tracing::info!("refused an agent's request to a provider: {refusal}");

@@ -5,6 +5,7 @@
 mod git_server;
 
 use std::collections::HashSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Command, Output};
@@ -13,8 +14,8 @@ use std::sync::{Arc, Mutex};
 use aifo_egress::{Connector, ParentProxy};
 use aifo_forge::{Oid, Push, RefChange, RemoteUrl, RepositoryPath, git_settings};
 use aifo_provider::{
-    Forge, ForgeForm, ForgeProxy, FreshKey, GateFuture, Key, KeySource, PushGate, PushedTo,
-    UpstreamUrl,
+    Forge, ForgeChange, ForgeForm, ForgeGate, ForgeProxy, FreshKey, GateFuture, Key, KeySource,
+    PushedTo, UpstreamUrl,
 };
 use base64::prelude::{BASE64_STANDARD, Engine};
 use tokio::net::TcpListener;
@@ -34,8 +35,8 @@ impl KeySource for Fixed {
 #[derive(Default)]
 struct Gate(Mutex<Vec<String>>);
 
-impl PushGate for Gate {
-    fn judge(&self, to: PushedTo, push: Push, known: Arc<HashSet<Oid>>) -> GateFuture {
+impl ForgeGate for Gate {
+    fn judge_push(&self, to: PushedTo, push: Push, known: Arc<HashSet<Oid>>) -> GateFuture {
         assert!(!known.is_empty(), "git has read the refs before");
         assert!(!to.is_public, "the server asks who it is");
         let updates = push.updates().iter();
@@ -47,6 +48,13 @@ impl PushGate for Gate {
         Box::pin(
             async move { if is_allowed { Ok(()) } else { Err("only new branches".to_owned()) } },
         )
+    }
+
+    fn judge_change(&self, to: PushedTo, change: ForgeChange) -> GateFuture {
+        let line = format!("{}: {} {}", to.repository.as_str(), change.effect, change.content);
+        self.0.lock().unwrap().push(line);
+        let is_allowed = !change.is_each && !change.content.starts_with("0 ");
+        Box::pin(async move { if is_allowed { Ok(()) } else { Err("not that".to_owned()) } })
     }
 }
 
@@ -73,7 +81,7 @@ impl World {
         let connector = Connector::new(ParentProxy::from_environment(|_| None).unwrap());
         let proxy = ForgeProxy::new(
             Arc::new(forge),
-            Arc::clone(&gate) as Arc<dyn PushGate>,
+            Arc::clone(&gate) as Arc<dyn ForgeGate>,
             connector,
             &[],
         );
@@ -249,8 +257,35 @@ async fn forged_requests_reach_nothing() {
         let answer = world.server.raw(world.port, &request).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
     }
-    assert_eq!(world.server.requests(), before, "nothing was sent");
-    assert_eq!(world.asked(), [""; 0]);
+    assert_eq!(world.server.requests(), before + 1, "nothing was sent but whether it is public");
+    assert_eq!(world.asked(), ["o/r: uploads files of git-lfs 0 with 0 bytes"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn git_lfs_gets_and_puts_files_by_an_answer() {
+    let world = World::new(TOKEN).await;
+    let clone = world.clone().await;
+    if !world.git("r", &["lfs", "install", "--local"]).await.status.success() {
+        let skipped = "skipped: git_lfs_gets_and_puts_files_by_an_answer: no git-lfs";
+        let _ = writeln!(std::io::stderr(), "{skipped}");
+        return;
+    }
+    World::good(&world.git("r", &["lfs", "track", "*.bin"]).await);
+    std::fs::write(clone.join("a.bin"), "large\n").unwrap();
+    World::good(&world.git("r", &["add", "-A"]).await);
+    World::good(&world.git("r", &["commit", "-qm", "large"]).await);
+    let pushed = world.git("r", &["push", "origin", "HEAD:refs/heads/large"]).await;
+    World::good(&pushed);
+    let asked = world.asked();
+    assert_eq!(asked[0], "o/r: uploads files of git-lfs 1 with 6 bytes", "{asked:?}");
+    assert_eq!(world.server.stored(), ["large\n"]);
+    let words = ["clone", "-qb", "large", "git@forge.example:o/r.git", "again"];
+    World::good(&world.git("", &words).await);
+    World::good(&world.git("again", &["lfs", "install", "--local"]).await);
+    World::good(&world.git("again", &["lfs", "pull"]).await);
+    let file = world.directory.path().join("again/a.bin");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "large\n");
+    assert!(!contains(world.directory.path(), TOKEN), "the credential is on disk");
 }
 
 fn contains(directory: &Path, needle: &str) -> bool {

@@ -2,12 +2,13 @@
 
 import base64
 import http.server
+import json
 import os
 import subprocess
 import sys
 
 ROOT, USER, TOKEN = sys.argv[1:]
-EXPECTED = "Basic " + base64.b64encode(f"{USER}:{TOKEN}".encode()).decode()
+EXPECTED = ["Basic " + base64.b64encode(f"{user}:{TOKEN}".encode()).decode() for user in (USER, "x-access-token")]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -28,7 +29,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def answer(self):
         body = self.body()
-        if self.headers.get("Authorization") != EXPECTED:
+        if self.path.startswith("/api/"):
+            return self.api(body)
+        if self.headers.get("Authorization") not in EXPECTED:
             return self.reply(401, {"WWW-Authenticate": "Basic"}, b"who are you?\n")
         path, _, query = self.path.partition("?")
         environment = dict(
@@ -49,6 +52,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
         fields = dict(line.split(": ", 1) for line in head.decode().splitlines())
         status = int(fields.pop("Status", "200 OK").split()[0])
         self.reply(status, fields, text)
+
+    def api(self, body):
+        if self.headers.get("Authorization") != f"token {TOKEN}":
+            return self.reply(401, {}, b"{}")
+        query = json.loads(body)["query"] if body else ""
+        pull = {"id": "PR_1", "number": 1, "title": "a title", "state": "OPEN", "headRefName": "topic",
+                "url": "https://forge.example/o/r/pull/1", "baseRefName": "main", "isCrossRepository": False,
+                "headRepository": {"id": "R_own", "name": "r"}, "headRepositoryOwner": {"id": "U", "login": "o"}}
+        own = {"id": "R_own", "name": "r", "owner": {"login": "o"}, "viewerPermission": "WRITE",
+               "hasIssuesEnabled": True, "defaultBranchRef": {"name": "main"}, "pullRequest": pull,
+               "pullRequests": {"nodes": [], "totalCount": 0}}
+        data = {"repository": own}
+        if "createPullRequest" in query:
+            data = {"createPullRequest": {"pullRequest": pull}}
+        elif "repo_000" in query:
+            data = {"repo_000": own, "viewer": {"login": "me"}}
+        answer = {"data": data} if query else {"title": "from the API"}
+        self.reply(200, {"Content-Type": "application/json"}, json.dumps(answer).encode())
 
     def reply(self, status, fields, text):
         self.send_response(status)

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use aifo_policy::PUSH;
+use aifo_policy::{FORGE, PUSH};
 use aifo_types::quote_word;
 
 use super::{UserFileError, check, difference, lock, read, replace};
@@ -71,9 +71,9 @@ fn extended(text: &str, rule: &str) -> String {
 /// Returns the rule that matches this call only.
 fn rule(argv: &[String]) -> Result<String, UserFileError> {
     let no_rule = |why: String| Err(UserFileError::NoRule(why));
-    if argv.first().is_some_and(|word| word == PUSH) {
+    if argv.first().is_some_and(|word| [PUSH, FORGE].contains(&word.as_str())) {
         return no_rule(
-            "a push has no rule of its own\nhint: allow it for this session, or write a rule with push"
+            "a change at a forge has no rule of its own\nhint: allow it for this session; for pushes write a rule with push"
                 .to_owned(),
         );
     }

@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
+use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -78,6 +80,12 @@ impl GitServer {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
+    /// The files of git-lfs.
+    pub(crate) fn stored(&self) -> Vec<String> {
+        let files = std::fs::read_dir(self.root.path().join("store")).into_iter().flatten();
+        files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect()
+    }
+
     /// How many requests have arrived.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
@@ -116,6 +124,9 @@ fn create(path: &Path) {
 async fn answer(root: &Path, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
+    if let Some(id) = head.uri.path().strip_prefix("/store/") {
+        return store(&root.join("store"), id, &head, &body);
+    }
     let given = head.headers.get("authorization").and_then(|it| it.to_str().ok());
     let expected = format!("Basic {}", BASE64_STANDARD.encode(format!("git:{TOKEN}")));
     if given != Some(&expected) {
@@ -129,6 +140,9 @@ async fn answer(root: &Path, request: Request<Incoming>) -> Response<Full<Bytes>
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         response.headers_mut().insert("x-echo", given.unwrap_or_default().parse().unwrap());
         return response;
+    }
+    if head.uri.path().ends_with("/info/lfs/objects/batch") {
+        return batch(&head, &body);
     }
     let mut backend = Command::new("git");
     backend.arg("http-backend").env("GIT_PROJECT_ROOT", root).env("GIT_HTTP_EXPORT_ALL", "1");
@@ -166,4 +180,33 @@ async fn answer(root: &Path, request: Request<Incoming>) -> Response<Full<Bytes>
         }
     }
     response
+}
+
+/// A store's header, which the forge makes for a short time.
+const OF_STORE: &str = "a header of the store";
+
+fn batch(head: &Parts, body: &[u8]) -> Response<Full<Bytes>> {
+    let batch: Value = serde_json::from_slice(body).unwrap();
+    let host = head.headers["host"].to_str().unwrap();
+    let objects = batch["objects"].as_array().unwrap().iter().map(|object| {
+        let href = format!("http://{host}/store/{}", object["oid"].as_str().unwrap());
+        let action = json!({"href": href, "header": {"X-Store": OF_STORE}});
+        json!({"oid": object["oid"], "size": object["size"],
+            "actions": {batch["operation"].as_str().unwrap(): action}})
+    });
+    let objects: Vec<Value> = objects.collect();
+    let text = json!({"transfer": "basic", "objects": objects}).to_string();
+    let response = Response::builder().header("content-type", "application/vnd.git-lfs+json");
+    response.body(Full::new(Bytes::from(text))).unwrap()
+}
+
+fn store(directory: &Path, id: &str, head: &Parts, body: &[u8]) -> Response<Full<Bytes>> {
+    assert_eq!(head.headers["x-store"], OF_STORE);
+    assert!(head.headers.get("authorization").is_none(), "{head:?}");
+    std::fs::create_dir_all(directory).unwrap();
+    let file = directory.join(id);
+    if head.method == "PUT" {
+        std::fs::write(&file, body).unwrap();
+    }
+    Response::new(Full::new(Bytes::from(std::fs::read(file).unwrap())))
 }

@@ -1,4 +1,4 @@
-//! Questions about pushes to a forge (`spec/forges.md#questions`).
+//! Questions about pushes and other changes at a forge (`spec/forges.md#questions`).
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aifo_forge::{Oid, Push, RefChange, RefUpdate};
-use aifo_policy::{JudgedUpdate, Judgement, PUSH, PushChange, Verdict};
-use aifo_provider::{GateFuture, PushGate, PushedTo};
+use aifo_policy::{FORGE, JudgedUpdate, Judgement, PUSH, PushChange, Verdict};
+use aifo_provider::{ForgeChange, ForgeGate, GateFuture, PushedTo};
 use aifo_proxy::CallApprovals;
-use aifo_types::Refusal;
+use aifo_types::{Refusal, escape_line};
+use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 
 use crate::examined_update::ExaminedUpdate;
 
 /// Asks about each push, as about a call.
 #[derive(Clone)]
-pub(crate) struct PushQuestions {
+pub(crate) struct ForgeQuestions {
     approvals: CallApprovals,
     workspace: PathBuf,
     /// The ids that refs got by pushes of this session.
@@ -32,9 +33,9 @@ struct ExaminedPush {
     judgement: Judgement,
 }
 
-impl PushQuestions {
+impl ForgeQuestions {
     pub(crate) fn new(approvals: CallApprovals, workspace: &Path) -> Self {
-        PushQuestions { approvals, workspace: workspace.to_owned(), written: Arc::default() }
+        ForgeQuestions { approvals, workspace: workspace.to_owned(), written: Arc::default() }
     }
 
     /// Returns whether a ref has the id that this session gave it. The forge rejects an update whose old id is another.
@@ -176,17 +177,48 @@ impl PushQuestions {
     }
 }
 
-impl PushGate for PushQuestions {
-    fn judge(&self, to: PushedTo, push: Push, known: Arc<HashSet<Oid>>) -> GateFuture {
+impl ForgeGate for ForgeQuestions {
+    fn judge_push(&self, to: PushedTo, push: Push, known: Arc<HashSet<Oid>>) -> GateFuture {
         Box::pin(self.clone().decide(to, push, known))
     }
+
+    fn judge_change(&self, to: PushedTo, change: ForgeChange) -> GateFuture {
+        let own = self.clone();
+        Box::pin(async move {
+            let (words, effects) = asked_change(&to, &change);
+            let rule = "forge (default)".to_owned();
+            let asked = Judgement { verdict: Verdict::Ask, rule, ..Judgement::default() };
+            own.ask(words, &effects, asked).await
+        })
+    }
 }
+
+/// Returns the words of a change, of which an answer for the session covers the same ones, and its effects in a line.
+fn asked_change(to: &PushedTo, change: &ForgeChange) -> (Vec<String>, String) {
+    let mut words = vec![
+        FORGE.to_owned(),
+        format!("{}/{}", to.host, to.repository.as_str()),
+        change.effect.clone(),
+    ];
+    if change.is_each || to.is_public {
+        let hash = Sha256::digest(change.content.as_bytes());
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        words.push(format!("sha256:{hash}"));
+    }
+    let content: String = change.content.chars().take(MAX_CONTENT).collect();
+    let cut = if content.len() < change.content.len() { " .." } else { "" };
+    let public = if to.is_public { "; the repository is PUBLIC" } else { "" };
+    (words, format!("{}: {}{cut}{public}", change.effect, escape_line(&content)))
+}
+
+/// Characters of a change that are shown.
+const MAX_CONTENT: usize = 600;
 
 /// Refs that are remembered.
 const MAX_WRITTEN: usize = 4096;
 
 const NOBODY: &str =
-    "a push needs an answer of the user, and this session has no rules, so it asks nothing";
+    "this needs an answer of the user, and this session has no rules, so it asks nothing";
 
 /// Returns the text of a refusal in one line.
 fn reason_of(refusal: &Refusal) -> String {
