@@ -176,6 +176,20 @@ fn a_forge_is_served_for_the_projects_remotes_and_in_its_network() {
     check(&[], true);
     check(&["--keys", "pass"], false);
     check(&["--net", "none"], false);
+    // Without a source, what git's credential helpers have.
+    let home = containers.setup().scratch().join("home");
+    let config = home.join(".config/aifo/config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let without: String =
+        text.lines().filter(|line| !line.starts_with("file")).collect::<Vec<_>>().join("\n");
+    fs::write(&config, &without).unwrap();
+    check(&[], false);
+    fs::write(home.join(".gitconfig"), "[credential]\n\thelper = store\n").unwrap();
+    let stored = forge.url().replace("//", &format!("//git:{TOKEN}@"));
+    fs::write(home.join(".git-credentials"), format!("{stored}\n")).unwrap();
+    check(&[], true);
+    let mut fetch = run(&containers, "git ls-remote origin", &[]);
+    assert!(Outcome::of(&mut fetch).exited(0).text().contains("refs/heads/main"));
     git(&containers.setup().workspace(), &["remote", "remove", "origin"]);
     check(&[], false);
 }

@@ -11,12 +11,13 @@ use aifo_egress::{Connector, ParentProxy};
 use aifo_forge::{RemoteUrl, RepositoryPath, git_settings, remotes_of_config};
 use aifo_host::TrustedPrograms;
 use aifo_provider::{
-    FORGES, Forge, ForgeApi, ForgeForm, ForgeGate, ForgeProxy, KnownForge, UpstreamUrl,
+    FORGES, Forge, ForgeApi, ForgeForm, ForgeGate, ForgeProxy, KeySource, KnownForge, UpstreamUrl,
 };
 use aifo_types::container_path;
 use aifo_workspace::Tree;
 use tokio::net::{TcpListener, UnixListener};
 
+use crate::forge_credentials;
 use crate::keys::{KEY_PORT, KeysError, Reader, SecretSource};
 
 /// The user's settings for forges, by name.
@@ -62,7 +63,7 @@ impl AgentForges {
     ///
     /// Forges for which `is_denied` are left out. `variable` reads the launcher environment; `certificates` are PEM files that are trusted beside this machine's
     /// own.
-    pub fn collect(
+    pub async fn collect(
         settings: &ForgeSettings,
         workspace: &Path,
         programs: &TrustedPrograms,
@@ -79,7 +80,7 @@ impl AgentForges {
             let names = known.map_or(&[][..], |known| known.variables);
             let of_variable =
                 names.iter().find(is_set).map(|it| SecretSource::Variable((*it).to_owned()));
-            let Some(source) = entry.source.clone().or(of_variable) else { continue };
+            let source = entry.source.clone().or(of_variable);
             let url = entry.url.clone().or_else(|| known.and_then(url_of));
             let Some(url) = url.filter(|url| !is_denied(url)) else { continue };
             let host = url.host_name();
@@ -89,7 +90,13 @@ impl AgentForges {
             if of_forge.is_empty() || forges.len() >= MAX_FORGES {
                 continue;
             }
-            let reader = Box::new(Reader { source, programs: programs.clone() });
+            let reader: Box<dyn KeySource> = match source {
+                Some(source) => Box::new(Reader { source, programs: programs.clone() }),
+                None => match forge_credentials::find(&url, entry.form, programs).await {
+                    Some(found) => found,
+                    None => continue,
+                },
+            };
             let repositories = of_forge.iter().map(|remote| remote.repository.clone()).collect();
             let forge = Forge::new(&name, url, entry.form, reader, repositories)?;
             forges.push((Arc::new(forge), of_forge));
@@ -213,10 +220,20 @@ fn remotes(workspace: &Path) -> Vec<RemoteUrl> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::agent_programs::trusted_programs_here;
 
-    fn collect(config: &str, environment: &[(&str, &str)]) -> Option<AgentForges> {
+    async fn collect(config: &str, environment: &[(&str, &str)]) -> Option<AgentForges> {
+        collect_with(config, environment, "/nowhere").await
+    }
+
+    async fn collect_with(
+        config: &str,
+        environment: &[(&str, &str)],
+        path_of_programs: &str,
+    ) -> Option<AgentForges> {
         let workspace = tempfile::tempdir().unwrap();
         fs::create_dir(workspace.path().join(".git")).unwrap();
         fs::write(workspace.path().join(".git/config"), config).unwrap();
@@ -228,25 +245,44 @@ mod tests {
         let settings = ForgeSettings::new();
         let is_denied = |url: &UpstreamUrl| url.host_name() == "gitlab.com";
         let path = workspace.path();
-        AgentForges::collect(&settings, path, &programs, &[], is_denied, variable).unwrap()
+        let programs = programs.with_path(path_of_programs.into());
+        let collecting = AgentForges::collect(&settings, path, &programs, &[], is_denied, variable);
+        collecting.await.unwrap()
     }
 
     const ORIGIN: &str = "[remote \"origin\"]\n\turl = git@github.com:o/r.git\n";
 
-    #[test]
-    fn a_forge_needs_a_remote_and_a_credential() {
+    #[tokio::test]
+    async fn gh_has_a_credential() {
+        let programs = tempfile::tempdir().unwrap();
+        let gh = programs.path().join("gh");
+        fs::write(
+            &gh,
+            "#!/bin/sh\n[ \"$*\" = 'auth token --hostname github.com' ] && echo gho_1\n",
+        )
+        .unwrap();
+        fs::set_permissions(&gh, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = programs.path().to_str().unwrap();
+        let forges = collect_with(ORIGIN, &[], path).await.unwrap();
+        assert_eq!(forges.names().collect::<Vec<_>>(), ["github"]);
+        fs::write(&gh, "#!/bin/sh\nexit 1\n").unwrap();
+        assert!(collect_with(ORIGIN, &[], path).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_forge_needs_a_remote_and_a_credential() {
         let token = [("GH_TOKEN", "ghp_0123456789abcdef")];
-        let forges = collect(ORIGIN, &token).unwrap();
+        let forges = collect(ORIGIN, &token).await.unwrap();
         assert_eq!(forges.names().collect::<Vec<_>>(), ["github"]);
         let variables = forges.variables();
         let has = |value: &str| variables.iter().any(|(_, of)| of == value);
         assert!(has("git@github.com:o/r.git") && has("https://github.com/o/r"), "{variables:?}");
         assert!(!format!("{variables:?}{forges:?}").contains("ghp_"));
         assert!(has("https://127.0.0.1/o/r.git") && has("/run/aifo/gh"), "{variables:?}");
-        assert!(collect(ORIGIN, &[]).is_none());
-        assert!(collect(ORIGIN, &[("GITLAB_TOKEN", "x")]).is_none());
+        assert!(collect(ORIGIN, &[]).await.is_none());
+        assert!(collect(ORIGIN, &[("GITLAB_TOKEN", "x")]).await.is_none());
         let gitlab = "[remote \"o\"]\n\turl = https://gitlab.com/o/r\n";
-        assert!(collect(gitlab, &[("GITLAB_TOKEN", "x")]).is_none(), "it is denied");
-        assert!(collect("[remote \"o\"]\n\turl = /srv/r\n", &token).is_none());
+        assert!(collect(gitlab, &[("GITLAB_TOKEN", "x")]).await.is_none(), "it is denied");
+        assert!(collect("[remote \"o\"]\n\turl = /srv/r\n", &token).await.is_none());
     }
 }

@@ -25,6 +25,7 @@ mod agent_urls;
 mod agent_variables;
 mod agents;
 mod environments;
+mod forge_credentials;
 mod forges;
 mod keys;
 mod shims;

@@ -120,11 +120,6 @@ fn forge_entry(item: &Item<'_>) -> Result<ForgeEntry, ConfigError> {
             .error(format!("'{}' has no url", item.name))
             .hint(format!("add: url = \"https://HOST\"; names without one are: {names}")));
     }
-    if source.is_none() && known.is_none_or(|known| known.variables.is_empty()) {
-        return Err(item
-            .error(format!("'{}' has no credential", item.name))
-            .hint("add one of env, file and command"));
-    }
     let parse = |path: &String| {
         RepositoryPath::parse(path).ok_or_else(|| {
             item.error(format!("'{path}' is no repository")).hint("write 'OWNER/NAME'")

@@ -154,7 +154,7 @@ impl SessionProgram {
                 return Err(without_effect(limit, &reason));
             }
         }
-        let forges = self.agent_forges(session)?;
+        let forges = self.agent_forges(session).await?;
         session.contain_agent(AgentContainerConfig {
             keys,
             forges,
@@ -189,7 +189,10 @@ impl SessionProgram {
     }
 
     /// Returns the forges of the project's remotes at which the user has a credential.
-    fn agent_forges(&self, session: &SessionConfig) -> Result<Option<AgentForges>, SessionError> {
+    async fn agent_forges(
+        &self,
+        session: &SessionConfig,
+    ) -> Result<Option<AgentForges>, SessionError> {
         let SidecarBackend::Containers(containers) = &session.backend else { return Ok(None) };
         let is_reachable = !matches!(containers.net, Net::Host | Net::None);
         let Some(forges) = self.forges.as_ref().filter(|_| is_reachable) else { return Ok(None) };
@@ -202,8 +205,9 @@ impl SessionProgram {
         let programs = trusted_programs(&session.workspace);
         let variable = |name: &str| std::env::var(name).ok();
         let (workspace, certificates) = (&session.workspace, &self.certificates);
-        let forges =
-            AgentForges::collect(forges, workspace, &programs, certificates, is_denied, variable)?;
+        let collecting =
+            AgentForges::collect(forges, workspace, &programs, certificates, is_denied, variable);
+        let forges = collecting.await?;
         if forges.is_some() {
             forbid_tracing().map_err(|error| SessionError::Tracing(error.into()))?;
         }
