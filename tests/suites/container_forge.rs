@@ -196,6 +196,27 @@ fn a_forge_is_served_for_the_projects_remotes_and_in_its_network() {
 
 #[test]
 #[ignore = "container: cargo xtask test docker"]
+fn tools_fetch_and_do_not_push() {
+    let Some(engine) = Engine::with_git("tools_fetch_and_do_not_push") else { return };
+    let forge = Forge::start();
+    let containers = world(&engine, &forge);
+    let in_tool = "git ls-remote origin || exit 3
+        git push origin HEAD:refs/heads/aifo/own 2>&1 && exit 4
+        ! env | grep -q '^GH_' || exit 5
+        exit 0";
+    write_executable(containers.setup().workspace().join("tool.sh"), in_tool, 0o755);
+    let script = "git fetch -q origin || exit 6; python3 -c 'import subprocess, sys
+sys.exit(subprocess.run([\"sh\", \"tool.sh\"]).returncode)'";
+    let mut agent = run(&containers, script, &[]);
+    let outcome = Outcome::of(&mut agent);
+    let text = outcome.exited(0).text();
+    assert!(text.contains("refs/heads/main") && text.contains("a tool only fetches"), "{text}");
+    assert!(!text.contains(TOKEN), "{text}");
+    assert_eq!(forge.refs(), ["refs/heads/main"]);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
 fn gh_works_by_the_projects_forge_and_without_the_credential() {
     let test = "gh_works_by_the_projects_forge_and_without_the_credential";
     let Some(engine) = Engine::with_git(test) else { return };

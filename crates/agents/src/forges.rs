@@ -115,24 +115,13 @@ impl AgentForges {
     }
 
     /// Returns the ports on the agent localhost, in the order of the forges.
-    pub(crate) fn ports(&self) -> impl Iterator<Item = u16> {
+    pub fn ports(&self) -> impl Iterator<Item = u16> {
         (FORGE_PORT..).take(self.forges.len())
     }
 
     /// Returns the agent variables, by which git reaches the forges.
     pub fn variables(&self) -> Vec<(String, String)> {
-        let mut settings = Vec::new();
-        for (port, (forge, remotes)) in self.ports().zip(&self.forges) {
-            let base = format!("http://127.0.0.1:{port}");
-            let is_of_gh = self.api().is_some_and(|of_gh| Arc::ptr_eq(of_gh, forge));
-            let named = remotes.iter().filter(|_| is_of_gh);
-            // What gh clones.
-            let of_gh = named.map(|remote| RemoteUrl::at("127.0.0.1", &remote.repository));
-            let remotes: Vec<_> = remotes.iter().cloned().chain(of_gh).collect();
-            let (authorization, keeps_paths) = (forge.authorization(), forge.keeps_paths());
-            settings.extend(git_settings(&base, &authorization, &remotes, keeps_paths));
-        }
-        let mut variables = vec![("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string())];
+        let mut variables = self.git_variables(Forge::authorization);
         if let Some((phantom, _)) = self.api().and_then(|forge| forge.api()) {
             let own = [
                 ("GH_HOST", "127.0.0.1".to_owned()),
@@ -143,6 +132,30 @@ impl AgentForges {
             ];
             variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
         }
+        variables
+    }
+
+    /// Returns the variables of tools, whose git and cargo only fetch.
+    pub fn variables_of_tools(&self) -> Vec<(String, String)> {
+        let mut variables = self.git_variables(Forge::authorization_of_tools);
+        // Its own library of git reads no variables.
+        variables.push(("CARGO_NET_GIT_FETCH_WITH_CLI".to_owned(), "true".to_owned()));
+        variables
+    }
+
+    fn git_variables(&self, authorization: impl Fn(&Forge) -> String) -> Vec<(String, String)> {
+        let mut settings = Vec::new();
+        for (port, (forge, remotes)) in self.ports().zip(&self.forges) {
+            let base = format!("http://127.0.0.1:{port}");
+            let is_of_gh = self.api().is_some_and(|of_gh| Arc::ptr_eq(of_gh, forge));
+            let named = remotes.iter().filter(|_| is_of_gh);
+            // What gh clones.
+            let of_gh = named.map(|remote| RemoteUrl::at("127.0.0.1", &remote.repository));
+            let remotes: Vec<_> = remotes.iter().cloned().chain(of_gh).collect();
+            let keeps_paths = forge.keeps_paths();
+            settings.extend(git_settings(&base, &authorization(forge), &remotes, keeps_paths));
+        }
+        let mut variables = vec![("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string())];
         for (number, (key, value)) in settings.into_iter().enumerate() {
             variables.push((format!("GIT_CONFIG_KEY_{number}"), key));
             variables.push((format!("GIT_CONFIG_VALUE_{number}"), value));

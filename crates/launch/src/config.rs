@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aifo_agents::{AgentContainerConfig, ShimTools, agent_variables, path_without_shims};
+use aifo_agents::{
+    AgentContainerConfig, AgentForges, ShimTools, agent_variables, path_without_shims,
+};
+use aifo_engine::Value;
 use aifo_host::{
     CacheScope, CallLogRetention, HistorySettings, ShimBinary, Toolchain, UserProgram,
 };
@@ -12,7 +15,7 @@ use aifo_network::LocalNames;
 use aifo_policy::{Forwarding, NotifyRules, Policy};
 use aifo_process::{Lookup, Restriction, find_in_path};
 use aifo_proxy::CallJudge;
-use aifo_sidecar::{Reporter, Startup};
+use aifo_sidecar::{Admitted, Reporter, Startup};
 use aifo_types::{Endpoint, Kind, ToolName};
 use aifo_wire::Limits;
 
@@ -144,6 +147,23 @@ impl SessionConfig {
         self.backend.summary(self.confinement, local)
     }
 
+    /// Gives tools the forges of the agent, where they share a network: their git only fetches.
+    fn share_forges(&mut self, forges: &AgentForges) {
+        let kinds = self.kinds();
+        let SidecarBackend::Containers(containers) = &mut self.backend else { return };
+        if !containers.net.is_by_name() {
+            return;
+        }
+        containers.agent_ports.extend(forges.ports());
+        let hidden = |(name, value): (String, String)| (name.into(), Value::Hidden(value.into()));
+        let variables: Vec<_> = forges.variables_of_tools().into_iter().map(hidden).collect();
+        containers.admitted.extend(kinds.into_iter().map(|kind| Admitted {
+            kind: Some(kind),
+            mount: None,
+            variables: variables.clone(),
+        }));
+    }
+
     /// Runs the agent in a container: forwards the variables of its row and [`agent_variables`] to
     /// it, uses its python for local decisions unless one is configured, and gives the groups of its
     /// hosts to the rules of a network by name.
@@ -160,6 +180,9 @@ impl SessionConfig {
             && let Err(error) = containers.rules.set_agent(&agent.spec.hosts)
         {
             tracing::warn!("the agent's hosts are not allowed: {error}");
+        }
+        if let Some(forges) = &agent.forges {
+            self.share_forges(forges);
         }
         self.agent = Some(agent);
     }

@@ -21,6 +21,8 @@ pub struct Forge {
     pub(crate) form: ForgeForm,
     pub(crate) api: ForgeApiUrl,
     pub(crate) phantom: PhantomKey,
+    /// That of tools, which only fetch.
+    pub(crate) of_tools: PhantomKey,
     pub(crate) key: KeptKey,
     pub(crate) repositories: Vec<RepositoryPath>,
 }
@@ -40,7 +42,7 @@ const GITHUB: &str = "github.com";
 const GITHUB_API: &str = "https://api.github.com";
 
 impl Forge {
-    /// Draws a phantom credential. `name` is the user's word for the forge; `repositories`
+    /// Draws phantom credentials. `name` is the user's word for the forge; `repositories`
     /// are those that git may fetch and push.
     pub fn new(
         name: &str,
@@ -50,18 +52,24 @@ impl Forge {
         repositories: Vec<RepositoryPath>,
     ) -> io::Result<Forge> {
         let (name, key) = (name.to_owned(), KeptKey::new(source));
-        let phantom = PhantomKey::generate(&PHANTOM)?;
+        let (phantom, of_tools) =
+            (PhantomKey::generate(&PHANTOM)?, PhantomKey::generate(&PHANTOM)?);
         let root = UpstreamUrl::of_row(GITHUB_API).ok().filter(|_| url.host() == GITHUB);
         let api = match root {
             Some(url) => ForgeApiUrl { url, is_at_root: true },
             None => ForgeApiUrl { url: url.clone(), is_at_root: false },
         };
-        Ok(Forge { name, url, form, api, phantom, key, repositories })
+        Ok(Forge { name, url, form, api, phantom, of_tools, key, repositories })
     }
 
     /// Returns the value of the header `Authorization` by which the proxy knows the agent's requests.
     pub fn authorization(&self) -> String {
         format!("Bearer {}", self.phantom.as_str())
+    }
+
+    /// Returns the value of that header in requests of tools, which fetch, and do not push.
+    pub fn authorization_of_tools(&self) -> String {
+        format!("Bearer {}", self.of_tools.as_str())
     }
 
     /// Returns how the forge takes the credential.

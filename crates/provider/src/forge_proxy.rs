@@ -100,7 +100,9 @@ impl Shared {
     ) -> Result<Permitted, ForgeRefusal> {
         let forge = &self.upstream.forge;
         check_head(&Head::of(request), hosts)?;
-        if !headers::has_key(request.headers(), None, &forge.phantom) {
+        let has = |phantom| headers::has_key(request.headers(), None, phantom);
+        let is_tool = has(&forge.of_tools);
+        if !is_tool && !has(&forge.phantom) {
             return Err(ForgeRefusal::Credential);
         }
         let (path, query) = (request.uri().path(), request.uri().query());
@@ -109,6 +111,9 @@ impl Shared {
         let (repository, end, git) = parsed.ok_or_else(unknown)?;
         if !forge.repositories.contains(&repository) {
             return Err(ForgeRefusal::Repository(repository.as_str().to_owned()));
+        }
+        if is_tool && !matches!(git, GitRequest::Refs(UPLOAD) | GitRequest::Exchange(UPLOAD)) {
+            return Err(ForgeRefusal::Tool);
         }
         let is_read =
             matches!(git, GitRequest::Exchange(GitService::ReceivePack) | GitRequest::LfsBatch);
@@ -232,6 +237,8 @@ impl Shared {
         }
     }
 }
+
+const UPLOAD: GitService = GitService::UploadPack;
 
 const PACK_TYPE: &str = "application/x-git-upload-pack-result";
 

@@ -26,6 +26,8 @@ pub(crate) enum ForgeRefusal {
     Push(PushError),
     #[error("the body of this request is compressed\nhint: push with git")]
     Encoded,
+    #[error("a tool only fetches\nhint: push with the agent's git")]
+    Tool,
     #[error("files of git-lfs are not locked")]
     Locks,
     #[error(
@@ -61,6 +63,7 @@ impl ForgeRefusal {
             | ForgeRefusal::Repository(_)
             | ForgeRefusal::Credential
             | ForgeRefusal::Push(_)
+            | ForgeRefusal::Tool
             | ForgeRefusal::Api(_)
             | ForgeRefusal::GraphQl(_)
             | ForgeRefusal::Denied(_)
