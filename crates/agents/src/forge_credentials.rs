@@ -16,21 +16,22 @@ const TIME: Duration = Duration::from_secs(5);
 /// The most that git prints of a credential.
 const MAX_OUTPUT: usize = MAX_KEY + 4096;
 
-/// Finds what gh or a credential helper of git's has for this URL.
+/// Finds what gh or a credential helper of git's has for this URL. Returns it with its name for the user.
 pub(crate) async fn find(
     url: &UpstreamUrl,
     form: ForgeForm,
     programs: &TrustedPrograms,
-) -> Option<Box<dyn KeySource>> {
+) -> Option<(Box<dyn KeySource>, String)> {
     let host = url.host_name();
     let words = ["gh", "auth", "token", "--hostname", &host].map(str::to_owned).to_vec();
     let source = SecretSource::Command { words, lifetime: None };
     let of_gh = Reader { source, programs: programs.clone() };
     if form == ForgeForm::GitHub && has_one(&of_gh).await {
-        return Some(Box::new(of_gh));
+        return Some((Box::new(of_gh), "gh".to_owned()));
     }
     let of_git = GitHelper { url: url.to_string(), programs: programs.clone() };
-    has_one(&of_git).await.then(|| Box::new(of_git) as Box<dyn KeySource>)
+    let name = "git's credential helper".to_owned();
+    has_one(&of_git).await.then(|| (Box::new(of_git) as Box<dyn KeySource>, name))
 }
 
 async fn has_one(source: &impl KeySource) -> bool {

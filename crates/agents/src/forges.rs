@@ -41,6 +41,8 @@ pub struct ForgeEntry {
 pub struct AgentForges {
     /// Each with the project's remotes there, and further repositories.
     forges: Vec<(Arc<Forge>, Vec<RemoteUrl>)>,
+    /// Each with where its credential comes from.
+    names: Vec<String>,
     parent: Option<ParentProxy>,
     certificates: Vec<PathBuf>,
 }
@@ -72,14 +74,14 @@ impl AgentForges {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<AgentForges>, KeysError> {
         let own = LazyCell::new(|| remotes(workspace));
-        let mut forges = Vec::new();
+        let (mut forges, mut names) = (Vec::new(), Vec::new());
         for (name, entry) in rows(settings) {
             let known = FORGES.iter().find(|known| known.name == name);
             let is_set =
                 |name: &&&str| variable(name).is_some_and(|value| !value.trim().is_empty());
-            let names = known.map_or(&[][..], |known| known.variables);
+            let variables = known.map_or(&[][..], |known| known.variables);
             let of_variable =
-                names.iter().find(is_set).map(|it| SecretSource::Variable((*it).to_owned()));
+                variables.iter().find(is_set).map(|it| SecretSource::Variable((*it).to_owned()));
             let source = entry.source.clone().or(of_variable);
             let url = entry.url.clone().or_else(|| known.and_then(url_of));
             let Some(url) = url.filter(|url| !is_denied(url)) else { continue };
@@ -90,8 +92,11 @@ impl AgentForges {
             if of_forge.is_empty() || forges.len() >= MAX_FORGES {
                 continue;
             }
-            let reader: Box<dyn KeySource> = match source {
-                Some(source) => Box::new(Reader { source, programs: programs.clone() }),
+            let (reader, of): (Box<dyn KeySource>, String) = match source {
+                Some(source) => {
+                    let of = source.name();
+                    (Box::new(Reader { source, programs: programs.clone() }), of)
+                }
                 None => match forge_credentials::find(&url, entry.form, programs).await {
                     Some(found) => found,
                     None => continue,
@@ -99,6 +104,7 @@ impl AgentForges {
             };
             let repositories = of_forge.iter().map(|remote| remote.repository.clone()).collect();
             let forge = Forge::new(&name, url, entry.form, reader, repositories)?;
+            names.push(format!("{name} ({of})"));
             forges.push((Arc::new(forge), of_forge));
         }
         if forges.is_empty() {
@@ -106,12 +112,17 @@ impl AgentForges {
         }
         let (parent, certificates) =
             (ParentProxy::from_environment(&variable)?, certificates.to_vec());
-        Ok(Some(AgentForges { forges, parent, certificates }))
+        Ok(Some(AgentForges { forges, names, parent, certificates }))
     }
 
-    /// Returns the names of the forges.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.forges.iter().map(|(forge, _)| forge.name())
+    /// Returns the names of the forges, each with where its credential comes from.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Returns whether gh reaches one.
+    pub fn has_api(&self) -> bool {
+        self.api().is_some()
     }
 
     /// Returns the ports on the agent localhost, in the order of the forges.
@@ -277,7 +288,7 @@ mod tests {
         fs::set_permissions(&gh, fs::Permissions::from_mode(0o755)).unwrap();
         let path = programs.path().to_str().unwrap();
         let forges = collect_with(ORIGIN, &[], path).await.unwrap();
-        assert_eq!(forges.names().collect::<Vec<_>>(), ["github"]);
+        assert_eq!(forges.names(), ["github (gh)"]);
         fs::write(&gh, "#!/bin/sh\nexit 1\n").unwrap();
         assert!(collect_with(ORIGIN, &[], path).await.is_none());
     }
@@ -286,7 +297,7 @@ mod tests {
     async fn a_forge_needs_a_remote_and_a_credential() {
         let token = [("GH_TOKEN", "ghp_0123456789abcdef")];
         let forges = collect(ORIGIN, &token).await.unwrap();
-        assert_eq!(forges.names().collect::<Vec<_>>(), ["github"]);
+        assert_eq!(forges.names(), ["github (GH_TOKEN)"]);
         let variables = forges.variables();
         let has = |value: &str| variables.iter().any(|(_, of)| of == value);
         assert!(has("git@github.com:o/r.git") && has("https://github.com/o/r"), "{variables:?}");

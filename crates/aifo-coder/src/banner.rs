@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aifo_agents::{AgentSpec, agent_variables};
+use aifo_agents::{AgentForges, AgentSpec, agent_variables};
 use aifo_config::Config;
 use aifo_host::{CallStats, WorkspaceAccess, short};
 use aifo_launch::{Admission, Containers, Session};
@@ -47,6 +47,7 @@ struct Facts {
     proxied: Vec<String>,
     /// Forges that its git reaches.
     forges: Vec<String>,
+    has_gh: bool,
     admitted: Vec<Admission>,
     /// True if the agent has a state of its own, not the user's directories.
     has_own_state: bool,
@@ -108,7 +109,8 @@ pub(crate) fn before(
             .collect(),
         variables,
         proxied: keys.map(|keys| keys.providers().to_vec()).unwrap_or_default(),
-        forges: session.forges().iter().flat_map(|it| it.names()).map(str::to_owned).collect(),
+        forges: session.forges().map(|it| it.names().to_vec()).unwrap_or_default(),
+        has_gh: session.forges().is_some_and(AgentForges::has_api),
         admitted: config.admit.iter().map(|admission| admission.value).collect(),
         has_own_state: session.has_own_state(),
         login: spec.credentials.as_ref().map(|login| login.from.clone()),
@@ -258,7 +260,9 @@ impl Facts {
         match self.forges.as_slice() {
             [] => keys,
             forges => {
-                format!("{keys}; git gets through to {}, pushes are asked", forges.join(", "))
+                let (forges, who) = (forges.join(", "), self.has_gh);
+                let who = if who { "git and gh get" } else { "git gets" };
+                format!("{keys}; {who} through to {forges}, and asks before a change there")
             }
         }
     }

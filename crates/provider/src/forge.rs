@@ -91,11 +91,6 @@ impl Forge {
     pub fn api(&self) -> Option<(&PhantomKey, &UpstreamUrl)> {
         (self.form == ForgeForm::GitHub).then_some((&self.phantom, &self.api.url))
     }
-
-    /// Returns the user's word for it.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
 }
 
 impl fmt::Debug for Forge {

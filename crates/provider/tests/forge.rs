@@ -70,9 +70,15 @@ struct World {
 
 impl World {
     async fn new(token: &'static str) -> World {
-        let server = GitServer::start(&["o/r", "o/secret"]).await;
-        let url = UpstreamUrl::parse(&format!("http://127.0.0.1:{}", server.port)).unwrap();
-        let repositories = ["o/r", "o/echo"].map(|path| RepositoryPath::parse(path).unwrap());
+        World::with(token, false).await
+    }
+
+    async fn with(token: &'static str, has_tls: bool) -> World {
+        let server = GitServer::start(&["o/r", "o/sub", "o/secret"], has_tls).await;
+        let scheme = if has_tls { "https" } else { "http" };
+        let url = UpstreamUrl::parse(&format!("{scheme}://127.0.0.1:{}", server.port)).unwrap();
+        let repositories =
+            ["o/r", "o/sub", "o/echo"].map(|path| RepositoryPath::parse(path).unwrap());
         let forge =
             Forge::new("test", url, ForgeForm::Git, Box::new(Fixed(token)), repositories.to_vec())
                 .unwrap();
@@ -83,13 +89,14 @@ impl World {
             Arc::new(forge),
             Arc::clone(&gate) as Arc<dyn ForgeGate>,
             connector,
-            &[],
+            server.certificate.as_slice(),
         );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let _serving = tokio::spawn(async move { proxy.serve(listener).await });
         let remotes = [
             RemoteUrl::parse("git@forge.example:o/r.git").unwrap(),
+            RemoteUrl::parse("https://forge.example/o/sub.git").unwrap(),
             RemoteUrl::parse("https://forge.example/o/secret").unwrap(),
         ];
         let base = format!("http://127.0.0.1:{port}");
@@ -144,6 +151,22 @@ async fn a_repository_is_cloned_and_pushed_without_the_credential() {
     assert_eq!(world.asked(), ["o/r: Create refs/heads/topic"]);
     // Nothing of it is in the clone.
     assert!(!contains(&clone, TOKEN), "the credential is in the clone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forge_has_tls_and_submodules() {
+    let world = World::with(TOKEN, true).await;
+    world.clone().await;
+    let sub = ["submodule", "add", "-q", "https://forge.example/o/sub.git", "sub"];
+    World::good(&world.git("r", &sub).await);
+    World::good(&world.git("r", &["commit", "-qm", "sub"]).await);
+    World::good(&world.git("r", &["push", "-q", "origin", "HEAD:refs/heads/sub"]).await);
+    assert_eq!(world.asked(), ["o/r: Create refs/heads/sub"]);
+    let words = ["clone", "-q", "--recurse-submodules", "-b", "sub"];
+    let words = [&words[..], &["git@forge.example:o/r.git", "again"]].concat();
+    World::good(&world.git("", &words).await);
+    assert!(world.directory.path().join("again/sub/file").exists());
+    World::good(&world.git("again", &["submodule", "update", "-q", "--remote"]).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

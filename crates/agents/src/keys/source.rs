@@ -29,6 +29,17 @@ pub enum SecretSource {
     },
 }
 
+impl SecretSource {
+    /// Returns its name for the user.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            SecretSource::Variable(name) => name.clone(),
+            SecretSource::File(path) => path.display().to_string(),
+            SecretSource::Command { words, .. } => words.first().cloned().unwrap_or_default(),
+        }
+    }
+}
+
 /// Time limit of a command.
 const COMMAND_TIME: Duration = Duration::from_secs(30);
 

@@ -23,6 +23,7 @@ fn facts() -> Facts {
         variables: Vec::new(),
         proxied: Vec::new(),
         forges: Vec::new(),
+        has_gh: false,
         admitted: Vec::new(),
         has_own_state: false,
         login: Some(".codex/auth.json".into()),

@@ -1,7 +1,7 @@
 //! A forge: `git http-backend` behind basic authentication.
 
 use std::convert::Infallible;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +13,14 @@ use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 /// The credential of its user.
 pub(crate) const TOKEN: &str = "forge-token-0123456789abcdef";
@@ -31,6 +35,8 @@ pub(crate) const IDENTITY: [(&str, &str); 4] = [
 pub(crate) struct GitServer {
     pub(crate) port: u16,
     root: tempfile::TempDir,
+    /// Its own, as PEM, if it has TLS.
+    pub(crate) certificate: Option<PathBuf>,
     requests: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
 }
@@ -43,8 +49,9 @@ impl Drop for GitServer {
 
 impl GitServer {
     /// Serves bare repositories of these paths, each with a commit at `main`.
-    pub(crate) async fn start(paths: &[&str]) -> GitServer {
+    pub(crate) async fn start(paths: &[&str], has_tls: bool) -> GitServer {
         let root = tempfile::tempdir().unwrap();
+        let (certificate, acceptor) = has_tls.then(|| tls(root.path())).unzip();
         for path in paths {
             create(&root.path().join(format!("{path}.git")));
         }
@@ -56,20 +63,25 @@ impl GitServer {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (counter, directory) = (Arc::clone(&counter), directory.clone());
+                let acceptor = acceptor.clone();
                 tokio::spawn(async move {
                     let service = service_fn(|request| {
                         counter.fetch_add(1, Ordering::Relaxed);
                         let directory = directory.clone();
                         async move { Ok::<_, Infallible>(answer(&directory, request).await) }
                     });
-                    let io = TokioIo::new(stream);
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(io, service)
-                        .await;
+                    let http = hyper::server::conn::http1::Builder::new();
+                    let _ = match acceptor {
+                        None => http.serve_connection(TokioIo::new(stream), service).await,
+                        Some(acceptor) => {
+                            let Ok(stream) = acceptor.accept(stream).await else { return };
+                            http.serve_connection(TokioIo::new(stream), service).await
+                        }
+                    };
                 });
             }
         });
-        GitServer { port, root, requests, serving }
+        GitServer { port, root, certificate, requests, serving }
     }
 
     /// The id of a ref, empty if there is none.
@@ -99,6 +111,23 @@ impl GitServer {
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8_lossy(&answer).into_owned()
     }
+}
+
+/// A certificate of its own, and what accepts with it.
+fn tls(directory: &Path) -> (PathBuf, TlsAcceptor) {
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .unwrap();
+    let file = directory.join("certificate.pem");
+    std::fs::write(&file, cert.pem()).unwrap();
+    (file, TlsAcceptor::from(Arc::new(config)))
 }
 
 fn create(path: &Path) {
