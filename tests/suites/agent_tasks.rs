@@ -3,6 +3,7 @@
 //! The tool output proves where it ran, by a variable that only one kind's sidecar has.
 
 mod approval;
+mod forge;
 mod held;
 mod private_places;
 mod server;

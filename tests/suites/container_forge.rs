@@ -3,20 +3,25 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::container_keys::census;
 use aifo_tests::{
-    ContainerSetup, Engine, Outcome, Running, WITH_GIT, binaries, eventually, write_executable,
+    ContainerSetup, Engine, Outcome, Running, Signal, WITH_GIT, binaries, eventually,
+    write_executable,
 };
 
-const TOKEN: &str = "forge-token-0123456789abcdef";
+pub(crate) const TOKEN: &str = "forge-token-0123456789abcdef";
+
+/// `git:` and the token, as in a header.
+const BASE64: &str = "Z2l0OmZvcmdlLXRva2VuLTAxMjM0NTY3ODlhYmNkZWY=";
 
 const RULES: &str = "[[rule]]\npush = 'refs/heads/aifo/*'\ncreate = true\nupdate = true\nthen = 'allow'\n\
     [[rule]]\npush = 'refs/tags/*'\ncreate = true\nthen = 'deny'\nbecause = 'no releases'\n";
 
 /// A server with the repositories `o/r` and `o/secret`.
-struct Forge {
+pub(crate) struct Forge {
     server: Child,
     port: u16,
     directory: tempfile::TempDir,
@@ -30,7 +35,7 @@ impl Drop for Forge {
 }
 
 impl Forge {
-    fn start() -> Forge {
+    pub(crate) fn start() -> Forge {
         let directory = tempfile::tempdir().unwrap();
         let script = directory.path().join("server.py");
         fs::write(&script, include_str!("container_forge/server.py")).unwrap();
@@ -47,13 +52,18 @@ impl Forge {
         Forge { server, port: line.trim().parse().unwrap(), directory }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// The directory of a repository.
+    pub(crate) fn repository(&self, name: &str) -> PathBuf {
+        self.directory.path().join(format!("{name}.git"))
+    }
+
     /// The refs of the repository.
-    fn refs(&self) -> Vec<String> {
-        let path = self.directory.path().join("o/r.git");
+    pub(crate) fn refs(&self) -> Vec<String> {
+        let path = self.repository("o/r");
         let text = git(&path, &["for-each-ref", "--format=%(refname)"]);
         text.lines().map(str::to_owned).collect()
     }
@@ -61,7 +71,7 @@ impl Forge {
 
 /// git of the user.
 #[track_caller]
-fn git(directory: &Path, words: &[&str]) -> String {
+pub(crate) fn git(directory: &Path, words: &[&str]) -> String {
     let mut git = Command::new("git");
     git.args(["-c", "user.name=u", "-c", "user.email=u@x"]).current_dir(directory).args(words);
     Outcome::of(&mut git).exited(0).text()
@@ -74,7 +84,7 @@ fn world(engine: &Engine, forge: &Forge) -> ContainerSetup {
     let workspace = setup.workspace();
     git(&workspace, &["init", "-q", "-b", "main"]);
     git(&workspace, &["commit", "-qm", "first", "--allow-empty"]);
-    let bare = forge.directory.path().join("o/r.git");
+    let bare = forge.repository("o/r");
     git(&workspace, &["push", "-q", bare.to_str().unwrap(), "main"]);
     git(&workspace, &["remote", "add", "origin", &format!("{}/o/r.git", forge.url())]);
     let config = setup.scratch().join("home/.config/aifo");
@@ -213,6 +223,49 @@ sys.exit(subprocess.run([\"sh\", \"tool.sh\"]).returncode)'";
     assert!(text.contains("refs/heads/main") && text.contains("a tool only fetches"), "{text}");
     assert!(!text.contains(TOKEN), "{text}");
     assert_eq!(forge.refs(), ["refs/heads/main"]);
+}
+
+#[test]
+#[ignore = "container: cargo xtask test docker"]
+fn a_census_does_not_find_the_credential() {
+    let test = "a_census_does_not_find_the_credential";
+    let Some(engine) = Engine::with_git(test) else { return };
+    if !fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
+        return drop(writeln!(
+            std::io::stderr(),
+            "skipped: {test}: only root reads the memory of containers"
+        ));
+    }
+    let forge = Forge::start();
+    let containers = world(&engine, &forge).kind("python");
+    let workspace = containers.setup().workspace();
+    // The file of the user's own has it.
+    let scratch = containers.setup().scratch().to_owned();
+    let config = scratch.join("home/.config/aifo/config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let with_env =
+        |line: &str| if line.starts_with("file") { "env = 'FORGE_TOKEN'" } else { line }.to_owned();
+    let text = text.lines().map(with_env).collect::<Vec<_>>().join("\n");
+    fs::write(&config, text).unwrap();
+    fs::remove_file(scratch.join("token")).unwrap();
+    let tool = "git fetch -q origin; echo ready > ready; sleep 600";
+    write_executable(workspace.join("tool.sh"), tool, 0o755);
+    let script = "git fetch -q origin || exit 3; git commit -qm more --allow-empty
+        git push -q origin HEAD:refs/heads/aifo/own || exit 4
+        git push -q origin HEAD:refs/tags/v1; git ls-remote http://127.0.0.1:18460/o/secret
+        python3 -c 'import subprocess; subprocess.run([\"sh\", \"tool.sh\"])' & wait";
+    let session = Running::start(run(&containers, script, &[]).env("FORGE_TOKEN", TOKEN));
+    eventually("agent and tool have worked", || workspace.join("ready").exists());
+    let found = census::places(&engine, &containers, TOKEN.as_bytes());
+    assert_eq!(found, [""; 0], "the credential is in these places");
+    let found = census::places(&engine, &containers, BASE64.as_bytes());
+    assert_eq!(found, [""; 0], "the credential is in these places");
+    // The census finds what is there.
+    let found = census::places(&engine, &containers, b"127.0.0.1:18460/.extraHeader");
+    assert!(found.iter().any(|place| place.contains("environ")), "{found:?}");
+    assert_eq!(forge.refs(), ["refs/heads/aifo/own", "refs/heads/main"]);
+    session.signal(Signal::SIGTERM);
+    session.finish();
 }
 
 #[test]

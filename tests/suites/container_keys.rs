@@ -1,6 +1,6 @@
 //! Model keys: an agent in a container works with a phantom key (`spec/keys.md`).
 
-mod census;
+pub(crate) mod census;
 mod model_server;
 mod ways;
 
