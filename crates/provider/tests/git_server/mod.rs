@@ -98,6 +98,14 @@ impl GitServer {
         files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect()
     }
 
+    /// The names of the refs of a repository.
+    pub(crate) fn refs(&self, path: &str) -> Vec<String> {
+        let mut git = Command::new("git");
+        git.arg("--git-dir").arg(self.root.path().join(format!("{path}.git")));
+        let output = git.args(["for-each-ref", "--format=%(refname)"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    }
+
     /// How many requests have arrived.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
