@@ -1,5 +1,5 @@
 //! A forge: git of an agent in a container fetches and pushes without the user's credential
-//! (`spec/forges.md#forges`, `spec/forges.md#questions`).
+//! (`spec/forges.md#forges`, `spec/forges.md#tools`, `spec/forges.md#questions`).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -96,6 +96,15 @@ fn world(engine: &Engine, forge: &Forge) -> ContainerSetup {
         file.display()
     );
     fs::write(config.join("config.toml"), text).unwrap();
+    containers
+}
+
+/// A `python3` of the project's in a sidecar with git: it runs shell scripts.
+fn with_tool(containers: ContainerSetup) -> ContainerSetup {
+    let containers = containers.kind_from("python", WITH_GIT);
+    let python = containers.setup().workspace().join(".venv/bin/python3");
+    fs::create_dir_all(python.parent().unwrap()).unwrap();
+    write_executable(python, "#!/bin/sh\nexec sh \"$@\"\n", 0o755);
     containers
 }
 
@@ -209,14 +218,13 @@ fn a_forge_is_served_for_the_projects_remotes_and_in_its_network() {
 fn tools_fetch_and_do_not_push() {
     let Some(engine) = Engine::with_git("tools_fetch_and_do_not_push") else { return };
     let forge = Forge::start();
-    let containers = world(&engine, &forge);
+    let containers = with_tool(world(&engine, &forge));
     let in_tool = "git ls-remote origin || exit 3
         git push origin HEAD:refs/heads/aifo/own 2>&1 && exit 4
         ! env | grep -q '^GH_' || exit 5
         exit 0";
     write_executable(containers.setup().workspace().join("tool.sh"), in_tool, 0o755);
-    let script = "git fetch -q origin || exit 6; python3 -c 'import subprocess, sys
-sys.exit(subprocess.run([\"sh\", \"tool.sh\"]).returncode)'";
+    let script = "git fetch -q origin || exit 6; python3 tool.sh";
     let mut agent = run(&containers, script, &[]);
     let outcome = Outcome::of(&mut agent);
     let text = outcome.exited(0).text();
@@ -237,7 +245,7 @@ fn a_census_does_not_find_the_credential() {
         ));
     }
     let forge = Forge::start();
-    let containers = world(&engine, &forge).kind("python");
+    let containers = with_tool(world(&engine, &forge));
     let workspace = containers.setup().workspace();
     // The file of the user's own has it.
     let scratch = containers.setup().scratch().to_owned();
@@ -248,12 +256,12 @@ fn a_census_does_not_find_the_credential() {
     let text = text.lines().map(with_env).collect::<Vec<_>>().join("\n");
     fs::write(&config, text).unwrap();
     fs::remove_file(scratch.join("token")).unwrap();
-    let tool = "git fetch -q origin; echo ready > ready; sleep 600";
+    let tool = "git fetch -q origin && echo ready > ready; sleep 600";
     write_executable(workspace.join("tool.sh"), tool, 0o755);
     let script = "git fetch -q origin || exit 3; git commit -qm more --allow-empty
         git push -q origin HEAD:refs/heads/aifo/own || exit 4
         git push -q origin HEAD:refs/tags/v1; git ls-remote http://127.0.0.1:18460/o/secret
-        python3 -c 'import subprocess; subprocess.run([\"sh\", \"tool.sh\"])' & wait";
+        python3 tool.sh & wait";
     let session = Running::start(run(&containers, script, &[]).env("FORGE_TOKEN", TOKEN));
     eventually("agent and tool have worked", || workspace.join("ready").exists());
     let found = census::places(&engine, &containers, TOKEN.as_bytes());

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 
 use crate::keys::{Reader, SecretSource};
 
-/// Limit of the time until a program that was not named has a credential.
+/// Time for a program that nobody named.
 const TIME: Duration = Duration::from_secs(5);
 
-/// The most that git prints of a credential.
+/// Output of git, with room for other members.
 const MAX_OUTPUT: usize = MAX_KEY + 4096;
 
 /// Finds what gh or a credential helper of git's has for this URL. Returns it with its name for the user.

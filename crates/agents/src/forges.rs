@@ -77,11 +77,7 @@ impl AgentForges {
         let (mut forges, mut names) = (Vec::new(), Vec::new());
         for (name, entry) in rows(settings) {
             let known = FORGES.iter().find(|known| known.name == name);
-            let is_set =
-                |name: &&&str| variable(name).is_some_and(|value| !value.trim().is_empty());
-            let variables = known.map_or(&[][..], |known| known.variables);
-            let of_variable =
-                variables.iter().find(is_set).map(|it| SecretSource::Variable((*it).to_owned()));
+            let of_variable = known.and_then(|known| set_variable(known, &variable));
             let source = entry.source.clone().or(of_variable);
             let url = entry.url.clone().or_else(|| known.and_then(url_of));
             let Some(url) = url.filter(|url| !is_denied(url)) else { continue };
@@ -174,12 +170,12 @@ impl AgentForges {
         variables
     }
 
-    /// Returns the forge that gh reaches: it has one host.
+    /// Returns that of gh, which has one host.
     fn api(&self) -> Option<&Arc<Forge>> {
         self.forges.iter().map(|(forge, _)| forge).find(|forge| forge.api().is_some())
     }
 
-    /// Binds the socket of gh, and writes its settings. `directory` is that of sockets of the agent container. `None` if
+    /// Binds a socket for gh, and writes its settings. `directory` is that of sockets in agent containers. `None` if
     /// gh reaches no forge.
     pub(crate) fn listen_api(&self, directory: &Path) -> io::Result<Option<UnixListener>> {
         if self.api().is_none() {
@@ -215,6 +211,15 @@ impl AgentForges {
         }
         serving.join_all().await;
     }
+}
+
+/// Which variable has credentials of this forge.
+fn set_variable(
+    known: &KnownForge,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<SecretSource> {
+    let is_set = |name: &&&str| variable(name).is_some_and(|value| !value.trim().is_empty());
+    known.variables.iter().find(is_set).map(|name| SecretSource::Variable((*name).to_owned()))
 }
 
 /// The user's entries, and known forges without one.

@@ -45,9 +45,8 @@ struct Facts {
     variables: Vec<String>,
     /// The providers whose keys stay on this machine.
     proxied: Vec<String>,
-    /// Forges that its git reaches.
-    forges: Vec<String>,
-    has_gh: bool,
+    /// Forges that its git reaches, as text.
+    forges: Option<String>,
     admitted: Vec<Admission>,
     /// True if the agent has a state of its own, not the user's directories.
     has_own_state: bool,
@@ -109,8 +108,7 @@ pub(crate) fn before(
             .collect(),
         variables,
         proxied: keys.map(|keys| keys.providers().to_vec()).unwrap_or_default(),
-        forges: session.forges().map(|it| it.names().to_vec()).unwrap_or_default(),
-        has_gh: session.forges().is_some_and(AgentForges::has_api),
+        forges: session.forges().map(of_forges),
         admitted: config.admit.iter().map(|admission| admission.value).collect(),
         has_own_state: session.has_own_state(),
         login: spec.credentials.as_ref().map(|login| login.from.clone()),
@@ -124,6 +122,12 @@ pub(crate) fn before(
 
 /// The rules that the banner lists.
 const MAX_RULES: usize = 4;
+
+/// Says which forges it reaches, by whose credential.
+fn of_forges(forges: &AgentForges) -> String {
+    let who = if forges.has_api() { "git and gh get" } else { "git gets" };
+    format!("{who} through to {}; changes there are asked", forges.names().join(", "))
+}
 
 impl Facts {
     fn text(&self) -> String {
@@ -257,14 +261,8 @@ impl Facts {
             [] => inside,
             proxied => format!("{inside}; aifo adds the key of {} outside", proxied.join(", ")),
         };
-        match self.forges.as_slice() {
-            [] => keys,
-            forges => {
-                let (forges, who) = (forges.join(", "), self.has_gh);
-                let who = if who { "git and gh get" } else { "git gets" };
-                format!("{keys}; {who} through to {forges}, and asks before a change there")
-            }
-        }
+        let forges = self.forges.iter().map(|forges| format!("; {forges}"));
+        keys + &forges.collect::<String>()
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum Reach {
 }
 
 impl Reach {
-    /// Returns where a field with selections leads; `None` if that is not known.
+    /// Returns where selections lead; `None` if that is not known.
     pub(crate) fn enter(self, field: &str) -> Option<Reach> {
         let is_in = |list: &str| has(list, field);
         match self {

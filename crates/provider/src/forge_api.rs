@@ -32,10 +32,10 @@ struct Shared {
     known: Mutex<KnownIds>,
 }
 
-/// The longest body of a request.
+/// Longest request body.
 const MAX_BODY: usize = 1 << 20;
 
-/// How the forge takes the credential.
+/// How credentials are sent.
 const CREDENTIAL: KeyHeader = KeyHeader::Token;
 
 impl ForgeApi {
@@ -144,7 +144,7 @@ impl Shared {
         own.cloned().ok_or_else(|| ForgeRefusal::Repository(path.to_owned()))
     }
 
-    /// Has a change by method and path judged. Returns its body, written anew.
+    /// Has a change judged. Returns its body, written anew.
     async fn judge(
         &self,
         repository: &RepositoryPath,

@@ -42,10 +42,10 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) credential: KeyHeader,
 }
 
-/// Limit of the time for a body that is read as a whole.
+/// Time for bodies that are read as a whole.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
-/// Limit of the request without a credential.
+/// Time for requests without a credential.
 const PUBLIC_TIME: Duration = Duration::from_secs(10);
 
 impl ForgeUpstream {
