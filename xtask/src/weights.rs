@@ -26,7 +26,7 @@ enum Figure {
 /// Figures, what was seen of each with the pinned toolchain and Debian's C library, and what it may rise: less than
 /// 2 MiB of heap, a fifth of the instructions, or 1 MiB of a file.
 const ROWS: &[(Figure, f64, f64)] = &[
-    (Figure::Size("aifo-coder"), 58.4, 0.9),
+    (Figure::Size("aifo-coder"), 59.4, 0.9),
     (Figure::Size("aifo-shim"), 3.6, 0.3),
     (Figure::MemoryAtRest, 3.5, 1.0),
     (Figure::Start(&["--version"]), 3.6, 0.5),
