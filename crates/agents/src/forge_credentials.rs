@@ -1,4 +1,4 @@
-//! Where the user has the credential of a forge (`spec/forges.md#forges`).
+//! Credentials for forges, where users have them (`spec/forges.md#forges`).
 
 use std::future::Future;
 use std::pin::Pin;

@@ -156,7 +156,7 @@ impl AgentForges {
             let base = format!("http://127.0.0.1:{port}");
             let is_of_gh = self.api().is_some_and(|of_gh| Arc::ptr_eq(of_gh, forge));
             let named = remotes.iter().filter(|_| is_of_gh);
-            // What gh clones.
+            // URLs of `gh repo clone`.
             let of_gh = named.map(|remote| RemoteUrl::at("127.0.0.1", &remote.repository));
             let remotes: Vec<_> = remotes.iter().cloned().chain(of_gh).collect();
             let keeps_paths = forge.keeps_paths();

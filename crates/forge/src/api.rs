@@ -2,14 +2,14 @@
 
 use crate::request::RepositoryPath;
 
-/// A request of the API.
+/// An API request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiRequest<'a> {
     /// GraphQL, which its body decides.
     GraphQl,
     /// A path about the user or the server, which is read.
     General(&'a str),
-    /// A path of a repository.
+    /// Beneath a repository.
     Repository {
         /// The repository, as the request writes it.
         repository: RepositoryPath,
@@ -23,7 +23,7 @@ pub enum ApiRequest<'a> {
 /// A change by the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiChange {
-    /// What it does, as of "it ..".
+    /// Its effect, as of "it ..".
     pub effect: &'static str,
     /// True if an answer covers no further change of this kind.
     pub is_each: bool,
@@ -136,7 +136,7 @@ const READ: &str = "\
     issues labels languages license milestones pulls readme releases stats status statuses tags \
     topics";
 
-/// What is changed by method and path; `*` is one segment. References and files are not here: they are pushed.
+/// Changes by method and path; `*` is one segment. References and files are not here: they are pushed.
 const CHANGES: &[(&str, &str, ApiChange)] = &[
     ("POST", "issues", ApiChange::of_session(CREATES_ISSUE)),
     ("POST", "pulls", ApiChange::of_session(CREATES_PULL_REQUEST)),

@@ -33,7 +33,7 @@ pub struct GraphQlRequest {
     variables: Map<String, Value>,
 }
 
-/// The operation of a document.
+/// A document's operation.
 pub(crate) struct Operation<'a> {
     pub(crate) is_mutation: bool,
     pub(crate) selections: &'a SelectionSet<'static, Text>,
@@ -41,7 +41,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) arguments: Arguments<'a>,
 }
 
-/// What variables stand for.
+/// The values of variables.
 #[derive(Clone, Copy)]
 pub(crate) struct Arguments<'a> {
     defined: &'a [VariableDefinition<'static, Text>],

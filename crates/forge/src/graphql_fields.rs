@@ -2,7 +2,7 @@
 
 use crate::api::{ApiChange, COMMENTS, CREATES_ISSUE, CREATES_PULL_REQUEST};
 
-/// What a selection can be about.
+/// Subjects of selections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reach {
     /// The project's repository, and what belongs to it.
@@ -13,7 +13,7 @@ pub(crate) enum Reach {
     Elsewhere,
     /// Issues that a person has tied to this one, of which titles are read, too.
     Tied,
-    /// The types of the server.
+    /// Types that servers have.
     Schema,
 }
 

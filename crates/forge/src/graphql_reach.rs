@@ -1,4 +1,4 @@
-//! What an operation reads and changes, and the ids in its answer (`spec/forges.md#graphql`).
+//! Judges what an operation reads and changes, and keeps ids of its answer (`spec/forges.md#graphql`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::request::RepositoryPath;
 #[derive(Clone, Debug, Default)]
 pub struct KnownIds(HashMap<String, Option<RepositoryPath>>);
 
-/// A mutation of a repository.
+/// A mutation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mutation {
     /// The repository.
@@ -73,7 +73,7 @@ impl GraphQlRequest {
 
 type OwnField = Field<'static, Text>;
 
-/// Returns the name of a field in the answer.
+/// Returns its name in answers.
 fn key(field: &OwnField) -> &str {
     field.alias.as_ref().unwrap_or(&field.name)
 }
@@ -322,7 +322,7 @@ fn searched_repository(query: &str) -> Option<&str> {
 
 const REPO: &str = "repo:";
 
-/// Parts of a search that widen it.
+/// Parts that widen searches.
 const WIDE: &[&str] = &["user:", "org:", "owner:", "enterprise:", "(", ")", "\\"];
 
 /// Collects texts of members that are ids by name.

@@ -211,7 +211,7 @@ fn asked_change(to: &PushedTo, change: &ForgeChange) -> (Vec<String>, String) {
     (words, format!("{}: {}{cut}{public}", change.effect, escape_line(&content)))
 }
 
-/// Characters of a change that are shown.
+/// Characters that are shown.
 const MAX_CONTENT: usize = 600;
 
 /// Refs that are remembered.

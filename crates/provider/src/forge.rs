@@ -27,7 +27,7 @@ pub struct Forge {
     pub(crate) repositories: Vec<RepositoryPath>,
 }
 
-/// Where the API of a forge is.
+/// Where an API is.
 pub(crate) struct ForgeApiUrl {
     pub(crate) url: UpstreamUrl,
     /// True if its paths have no `/api/v3`.
@@ -82,7 +82,7 @@ impl Forge {
         self.form == ForgeForm::Git
     }
 
-    /// Returns the path of a repository there.
+    /// Returns its path there.
     pub(crate) fn path_of(&self, repository: &RepositoryPath) -> String {
         format!("/{}.git", repository.as_str())
     }
@@ -120,7 +120,7 @@ pub type GateFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 /// A change at a forge that is no push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForgeChange {
-    /// What it does, as of "it ..".
+    /// Its effect, as of "it ..".
     pub effect: String,
     /// All of it, as text of the agent's.
     pub content: String,

@@ -281,7 +281,7 @@ async fn forged_requests_change_nothing() {
     }
     assert_eq!(world.server.requests().len(), before, "{:?}", world.server.requests());
     assert_eq!(world.asked(), [""; 0]);
-    // What the forge echoes, and where it leads.
+    // An echo of the forge, and a redirect.
     let answer = world.send("GET /api/v3/repos/o/r/contents/echo", "").await;
     assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("token ****"), "{answer}");
     assert!(!answer.contains(TOKEN), "{answer}");
