@@ -1,7 +1,7 @@
 //! Descent of commits, and what changed between two of them, over objects whose hash the reader has computed
 //! (`spec/forges.md#force`).
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use crate::oid::Oid;
 
@@ -108,25 +108,94 @@ fn find(tree: &Oid, path: &str, read: &mut ReadObject<'_>) -> Found {
         .map_or(Found::Unknown, |content| entry(&content, last, &directory))
 }
 
-/// Finds a name among entries `MODE NAME\0ID` without separators.
+/// Finds a name in a directory.
 fn entry(content: &[u8], name: &str, of: &Oid) -> Found {
+    let Some(entries) = entries(content, of) else { return Found::Unknown };
+    let found = entries.into_iter().find(|entry| entry.name == name.as_bytes());
+    found.map_or(Found::Nothing, |entry| Found::Entry(entry.text))
+}
+
+/// An entry of a directory.
+struct Entry {
+    name: Vec<u8>,
+    /// Mode and id.
+    text: Vec<u8>,
+}
+
+impl Entry {
+    /// Returns the id of a directory.
+    fn directory(&self) -> Option<Oid> {
+        self.text.strip_prefix(b"40000 ").and_then(Oid::parse)
+    }
+}
+
+/// Parses entries `MODE NAME\0ID` without separators.
+fn entries(content: &[u8], of: &Oid) -> Option<Vec<Entry>> {
     let length = of.as_str().len() / 2;
-    let mut rest = content;
+    let (mut rest, mut entries) = (content, Vec::new());
     while !rest.is_empty() {
-        let Some(end) = rest.iter().position(|&byte| byte == 0) else { return Found::Unknown };
-        let (head, behind) = rest.split_at(end);
-        let Some((id, behind)) = behind.get(1..).and_then(|it| it.split_at_checked(length)) else {
-            return Found::Unknown;
-        };
-        let mut parts = head.splitn(2, |&byte| byte == b' ');
-        let (mode, own) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        if own == name.as_bytes() {
-            let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-            return Found::Entry([mode, b" ", id.as_bytes()].concat());
-        }
+        let (head, behind) = rest.split_at(rest.iter().position(|&byte| byte == 0)?);
+        let (id, behind) = behind.get(1..)?.split_at_checked(length)?;
+        let (mode, name) = head.split_at(head.iter().position(|&byte| byte == b' ')?);
+        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = [mode, b" ", id.as_bytes()].concat();
+        entries.push(Entry { name: name.get(1..)?.to_vec(), text });
         rest = behind;
     }
-    Found::Nothing
+    Some(entries)
+}
+
+/// Files that are named at most.
+pub const MAX_FILES: usize = 12;
+
+/// Directories within each other.
+const MAX_DEPTH: usize = 64;
+
+/// Returns the paths that two commits do not share, or the first ones and one more than [`MAX_FILES`]. `None` if a
+/// directory cannot be read.
+pub fn changed_files(old: &Oid, new: &Oid, read: &mut ReadObject<'_>) -> Option<Vec<String>> {
+    let mut tree = |commit| Some(Commit::parse(&read(commit, ObjectType::Commit)?)?.tree);
+    let (before, after) = (tree(old)?, tree(new)?);
+    let mut paths = Vec::new();
+    compare([Some(&before), Some(&after)], "", read, &mut paths)?;
+    Some(paths)
+}
+
+/// Adds the paths that two directories, or one and nothing, do not share.
+fn compare(
+    directories: [Option<&Oid>; 2],
+    above: &str,
+    read: &mut ReadObject<'_>,
+    paths: &mut Vec<String>,
+) -> Option<()> {
+    if above.matches('/').count() > MAX_DEPTH {
+        return None;
+    }
+    let mut by_name: BTreeMap<Vec<u8>, [Option<Entry>; 2]> = BTreeMap::new();
+    for (side, directory) in directories.into_iter().enumerate() {
+        let Some(directory) = directory else { continue };
+        for entry in entries(&read(directory, ObjectType::Tree)?, directory)? {
+            let of_name = by_name.entry(entry.name.clone()).or_default();
+            *of_name.get_mut(side)? = Some(entry);
+        }
+    }
+    for (name, [before, after]) in by_name {
+        let text = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.text.clone());
+        if paths.len() > MAX_FILES || text(&before) == text(&after) {
+            continue;
+        }
+        let path = format!("{above}{}", String::from_utf8_lossy(&name));
+        let is_file =
+            |entry: &Option<Entry>| entry.as_ref().is_some_and(|it| it.directory().is_none());
+        if is_file(&before) || is_file(&after) {
+            paths.push(path.clone());
+        }
+        let below = [&before, &after].map(|entry| entry.as_ref().and_then(Entry::directory));
+        if below.iter().any(Option::is_some) {
+            compare(below.each_ref().map(Option::as_ref), &format!("{path}/"), read, paths)?;
+        }
+    }
+    Some(())
 }
 
 /// The head of a commit.
@@ -146,8 +215,6 @@ impl Commit {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     fn id(number: u8) -> Oid {
@@ -198,6 +265,32 @@ mod tests {
         assert_eq!(since(7, 6), Some(1), "the old commit itself need not be there");
         assert_eq!(since(1, 6), None);
         assert_eq!(since(99, 3), None, "text of a message is no parent");
+    }
+
+    #[test]
+    fn changed_files_are_named() {
+        let mut objects = objects();
+        let changed = |old, new| {
+            let mut read = |of: &Oid, _: ObjectType| objects.get(of).cloned();
+            changed_files(&id(old), &id(new), &mut read)
+        };
+        assert_eq!(changed(2, 2), Some(Vec::new()));
+        assert_eq!(changed(2, 3).unwrap(), [".github/x", "a", "b"]);
+        assert_eq!(changed(2, 4), None, "its directory is missing");
+        objects.insert(id(50), tree(&[("100644", "ci", 1)]));
+        let names: Vec<String> = (0..40).map(|number| format!("f{number:02}")).collect();
+        let many: Vec<_> = names.iter().map(|name| ("100644", name.as_str(), 1)).collect();
+        objects.insert(id(33), tree(&many));
+        objects.insert(id(8), commit(33, &[2]));
+        let mut read = |of: &Oid, _: ObjectType| objects.get(of).cloned();
+        let paths = changed_files(&id(1), &id(8), &mut read).unwrap();
+        assert_eq!(paths.len(), MAX_FILES + 1, "{paths:?}");
+        // A file in place of a directory.
+        objects.insert(id(34), tree(&[("100644", ".github", 9), ("100644", "a", 40)]));
+        objects.insert(id(9), commit(34, &[2]));
+        let mut read = |of: &Oid, _: ObjectType| objects.get(of).cloned();
+        let paths = changed_files(&id(2), &id(9), &mut read).unwrap();
+        assert_eq!(paths, [".github", ".github/workflows/ci"]);
     }
 
     #[test]

@@ -33,7 +33,9 @@ mod remote;
 mod request;
 
 pub use advertisement::advertised_ids;
-pub use ancestry::{CI_PATHS, ObjectType, ReadObject, changed_ci_files, nearest_ancestor};
+pub use ancestry::{
+    CI_PATHS, MAX_FILES, ObjectType, ReadObject, changed_ci_files, changed_files, nearest_ancestor,
+};
 pub use api::{ApiChange, ApiRequest, own_links};
 pub use graphql::{ApiError, GraphQlRequest};
 pub use graphql_reach::{KnownIds, Mutation};

@@ -5,18 +5,22 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use aifo_forge::{
-    CI_PATHS, ObjectType, Oid, RefChange, RefUpdate, changed_ci_files, nearest_ancestor,
+    CI_PATHS, MAX_FILES, ObjectType, Oid, RefChange, RefUpdate, changed_ci_files, changed_files,
+    nearest_ancestor,
 };
+use aifo_types::escape_line;
 use aifo_workspace::{GitObjects, GitType};
 
 /// Facts that the launcher has verified.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExaminedUpdate {
     /// The number of commits on the way from the old one, or of a new ref from one that the forge has; `None` if no way is
     /// shown.
     pub(crate) commits: Option<usize>,
     /// Files by which the forge runs commands and that the update changes; if no way is shown, those that it has.
     pub(crate) ci_files: Vec<&'static str>,
+    /// Paths that it changes, or the first of them; `None` if they are not known.
+    pub(crate) files: Option<Vec<String>>,
 }
 
 /// The longest examination. Objects that are not read by then are not known.
@@ -41,12 +45,22 @@ impl ExaminedUpdate {
         let known = match update.change() {
             RefChange::Create => known,
             RefChange::Update => &of_old,
-            RefChange::Delete => return ExaminedUpdate { commits: None, ci_files: Vec::new() },
+            RefChange::Delete => return ExaminedUpdate::default(),
         };
         let nearest = nearest_ancestor(known, new, &mut read);
         let (base, commits) = nearest.unzip();
         let base = base.as_ref().or((!old.is_zero()).then_some(old));
-        ExaminedUpdate { commits, ci_files: changed_ci_files(base, new, &mut read) }
+        let ci_files = changed_ci_files(base, new, &mut read);
+        let files = base.and_then(|base| changed_files(base, new, &mut read));
+        ExaminedUpdate { commits, ci_files, files }
+    }
+
+    /// Returns the changed files as text; `None` if there are none, or they are not known.
+    pub(crate) fn files_text(&self) -> Option<String> {
+        let files = self.files.as_ref().filter(|files| !files.is_empty())?;
+        let named: Vec<_> = files.iter().take(MAX_FILES).map(|path| escape_line(path)).collect();
+        let more = if files.len() > MAX_FILES { " and more" } else { "" };
+        Some(format!("{}{more}", named.join(", ")))
     }
 
     /// Returns the files of CI as text; `None` if there are none.
@@ -172,13 +186,19 @@ mod tests {
         let third = commit(".github/workflows/a.yml", "c");
         let none = HashSet::new();
         let of = |old: &str, new: &str| ExaminedUpdate::of(&update(old, new), &none, path);
-        assert_eq!(of(&first, &second), ExaminedUpdate { commits: Some(1), ci_files: vec![] });
+        let one = |path: &str| ExaminedUpdate {
+            commits: Some(1),
+            ci_files: vec![],
+            files: Some(vec![path.to_owned()]),
+        };
+        assert_eq!(of(&first, &second), one("src/main.c"));
+        assert_eq!(of(&first, &third).files_text().unwrap(), ".github/workflows/a.yml, src/main.c");
         assert_eq!(of(&first, &third).ci_text().as_deref(), Some(".github/workflows"));
         let zero = "0".repeat(40);
         assert_eq!(of(&zero, &second).ci_files, [".github/workflows"]);
         let known = HashSet::from([Oid::parse(first.as_bytes()).unwrap()]);
         let created = ExaminedUpdate::of(&update(&zero, &second), &known, path);
-        assert_eq!(created, ExaminedUpdate { commits: Some(1), ci_files: vec![] });
+        assert_eq!(created, one("src/main.c"));
         let unknown = of(&"1".repeat(40), &second);
         assert_eq!((unknown.commits, unknown.ci_files.len()), (None, CI_PATHS.len()));
         assert!(unknown.ci_text().unwrap().starts_with("unknown"));

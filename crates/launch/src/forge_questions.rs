@@ -110,7 +110,9 @@ impl ForgeQuestions {
         };
         let ci = examined.ci_text();
         let ci = ci.map(|files| format!(", and CHANGES files of CI: {files}")).unwrap_or_default();
-        (change, effect + &ci)
+        let files = examined.files_text();
+        let files = files.map(|files| format!(", changing {files}")).unwrap_or_default();
+        (change, effect + &files + &ci)
     }
 
     async fn decide(
