@@ -43,6 +43,8 @@ pub struct AgentForges {
     forges: Vec<(Arc<Forge>, Vec<RemoteUrl>)>,
     /// Each with where its credential comes from.
     names: Vec<String>,
+    /// That of gh, which has one host.
+    of_gh: Option<Arc<Forge>>,
     parent: Option<ParentProxy>,
     certificates: Vec<PathBuf>,
 }
@@ -74,7 +76,7 @@ impl AgentForges {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<AgentForges>, KeysError> {
         let own = LazyCell::new(|| remotes(workspace));
-        let (mut forges, mut names) = (Vec::new(), Vec::new());
+        let (mut forges, mut names, mut of_gh) = (Vec::new(), Vec::new(), None);
         for (name, entry) in rows(settings) {
             let known = FORGES.iter().find(|known| known.name == name);
             let of_variable = known.and_then(|known| set_variable(known, &variable));
@@ -101,14 +103,18 @@ impl AgentForges {
             let repositories = of_forge.iter().map(|remote| remote.repository.clone()).collect();
             let forge = Forge::new(&name, url, entry.form, reader, repositories)?;
             names.push(format!("{name} ({of})"));
-            forges.push((Arc::new(forge), of_forge));
+            let forge = Arc::new(forge);
+            if forge.api().is_some_and(|(_, url)| !is_denied(url)) {
+                of_gh.get_or_insert_with(|| Arc::clone(&forge));
+            }
+            forges.push((forge, of_forge));
         }
         if forges.is_empty() {
             return Ok(None);
         }
         let (parent, certificates) =
             (ParentProxy::from_environment(&variable)?, certificates.to_vec());
-        Ok(Some(AgentForges { forges, names, parent, certificates }))
+        Ok(Some(AgentForges { forges, names, of_gh, parent, certificates }))
     }
 
     /// Returns the names of the forges, each with where its credential comes from.
@@ -118,7 +124,7 @@ impl AgentForges {
 
     /// Returns whether gh reaches one.
     pub fn has_api(&self) -> bool {
-        self.api().is_some()
+        self.of_gh.is_some()
     }
 
     /// Returns the ports on the agent localhost, in the order of the forges.
@@ -129,7 +135,7 @@ impl AgentForges {
     /// Returns the agent variables, by which git reaches the forges.
     pub fn variables(&self) -> Vec<(String, String)> {
         let mut variables = self.git_variables(Forge::authorization);
-        if let Some((phantom, _)) = self.api().and_then(|forge| forge.api()) {
+        if let Some((phantom, _)) = self.of_gh.as_ref().and_then(|forge| forge.api()) {
             let own = [
                 ("GH_HOST", "127.0.0.1".to_owned()),
                 ("GH_CONFIG_DIR", format!("{}/{GH_CONFIG}", container_path::SOCKET_DIR)),
@@ -154,7 +160,7 @@ impl AgentForges {
         let mut settings = Vec::new();
         for (port, (forge, remotes)) in self.ports().zip(&self.forges) {
             let base = format!("http://127.0.0.1:{port}");
-            let is_of_gh = self.api().is_some_and(|of_gh| Arc::ptr_eq(of_gh, forge));
+            let is_of_gh = self.of_gh.as_ref().is_some_and(|of_gh| Arc::ptr_eq(of_gh, forge));
             let named = remotes.iter().filter(|_| is_of_gh);
             // URLs of `gh repo clone`.
             let of_gh = named.map(|remote| RemoteUrl::at("127.0.0.1", &remote.repository));
@@ -170,15 +176,10 @@ impl AgentForges {
         variables
     }
 
-    /// Returns that of gh, which has one host.
-    fn api(&self) -> Option<&Arc<Forge>> {
-        self.forges.iter().map(|(forge, _)| forge).find(|forge| forge.api().is_some())
-    }
-
     /// Binds a socket for gh, and writes its settings. `directory` is that of sockets in agent containers. `None` if
     /// gh reaches no forge.
     pub(crate) fn listen_api(&self, directory: &Path) -> io::Result<Option<UnixListener>> {
-        if self.api().is_none() {
+        if self.of_gh.is_none() {
             return Ok(None);
         }
         let settings = directory.join(GH_CONFIG);
@@ -197,7 +198,7 @@ impl AgentForges {
         gate: Arc<dyn ForgeGate>,
     ) {
         let mut serving = tokio::task::JoinSet::new();
-        if let (Some(forge), Some(listener)) = (self.api(), of_api) {
+        if let (Some(forge), Some(listener)) = (&self.of_gh, of_api) {
             let connector = Connector::new(self.parent.clone());
             let api =
                 ForgeApi::new(Arc::clone(forge), Arc::clone(&gate), connector, &self.certificates);

@@ -171,10 +171,10 @@ impl ForgeQuestions {
         };
         let judgement = Judgement { rule, reason, ..judgement };
         let (line, wait) = self.approvals.ask((call, id), Vec::new(), &judgement);
-        tracing::info!("a push waits for approval: {line}: {}", judgement.reason);
+        tracing::info!("{line} waits for approval: {}", judgement.reason);
         let outcome = wait.await.map_err(|refusal| reason_of(&refusal));
         let verdict = if outcome.is_ok() { "allowed" } else { "refused" };
-        tracing::info!("a push was {verdict}: {line}");
+        tracing::info!("{line} was {verdict}");
         outcome
     }
 }

@@ -121,6 +121,10 @@ impl Shared {
             }
             ApiRequest::Repository { repository, change, .. } => {
                 let own = self.own(&repository)?;
+                if change.is_some() && head.uri.query().is_some() {
+                    // Its members would count as those of the body.
+                    return Err(ForgeRefusal::MALFORMED);
+                }
                 let body = match change {
                     None => None,
                     Some(change) => Some(self.judge(&own, change, &path, body).await?),

@@ -244,6 +244,7 @@ async fn forged_requests_change_nothing() {
         ("DELETE /api/v3/repos/o/r", String::new(), 403),
         ("POST /api/v3/repos/o/r/issues", "{".to_owned(), 400),
         ("POST /api/v3/repos/o/r/issues", "a=b".to_owned(), 400),
+        ("POST /api/v3/repos/o/r/issues?title=x", "{}".to_owned(), 400),
         ("POST /api/graphql", format!("[{read}]"), 403),
         (
             "POST /api/graphql",
