@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use aifo_egress::{Connector, ParentProxy};
 use aifo_forge::{RemoteUrl, RepositoryPath, git_settings, remotes_of_config};
-use aifo_host::TrustedPrograms;
+use aifo_host::{TrustedPrograms, repository_below};
 use aifo_provider::{
     FORGES, Forge, ForgeApi, ForgeForm, ForgeGate, ForgeProxy, KeySource, KnownForge, UpstreamUrl,
 };
@@ -87,7 +87,13 @@ impl AgentForges {
             let mut of_forge: Vec<_> =
                 own.iter().filter(|remote| remote.host == host).cloned().collect();
             of_forge.extend(entry.repositories.iter().map(|path| RemoteUrl::at(&host, path)));
-            if of_forge.is_empty() || forges.len() >= MAX_FORGES {
+            if of_forge.is_empty() {
+                continue;
+            }
+            if forges.len() >= MAX_FORGES {
+                tracing::warn!(
+                    "git does not get through to '{name}': a session has {MAX_FORGES} forges"
+                );
                 continue;
             }
             let (reader, of): (Box<dyn KeySource>, String) = match source {
@@ -239,10 +245,11 @@ fn url_of(known: &KnownForge) -> Option<UpstreamUrl> {
     UpstreamUrl::of_row(known.url).ok()
 }
 
-/// The remotes of the workspace's repository. The workspace is not trusted: its file is found without links.
+/// The remotes of the workspace's repository. The workspace is not trusted: their file is found without links.
 fn remotes(workspace: &Path) -> Vec<RemoteUrl> {
     let read = || -> io::Result<Option<Vec<u8>>> {
-        Ok(Tree::open(workspace)?.read(Path::new(".git/config"), MAX_CONFIG))
+        let (root, git) = repository_below(workspace);
+        Ok(Tree::open(&root)?.read(&Path::new(git).join("config"), MAX_CONFIG))
     };
     let bytes = read().ok().flatten().unwrap_or_default();
     remotes_of_config(&String::from_utf8_lossy(&bytes))

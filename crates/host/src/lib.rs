@@ -83,7 +83,7 @@ pub use history::{HistorySettings, SessionHistory, history_store};
 pub use id_prefix::{ELSEWHERE, PrefixError, short, the_one};
 pub use identity::git_identity;
 pub use killed::{KilledSession, RemovedSessions, killed_sessions, remove_killed_sessions};
-pub use linked::linked_repository;
+pub use linked::{linked_repository, repository_below};
 pub use own_directories::{home, state_directory, states_directory};
 pub use pod::{PodError, PodSession};
 pub use private_directory::{DirectoryError, create_private_directory};

@@ -1,7 +1,7 @@
 //! The repository outside of a workspace that the workspace belongs to, as a linked worktree or a
 //! submodule (`spec/containers.md#linked-repositories`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aifo_sidecar::LinkedRepository;
 
@@ -41,6 +41,15 @@ pub fn linked_repository(workspace: &Path) -> Result<Option<LinkedRepository>, S
         return Err(format!("the configuration of '{shown}' sets 'core.worktree'"));
     }
     Ok(Some(claim.repository))
+}
+
+/// Returns where the repository of a workspace is: a directory to open, and the path of the git directory in it. A linked worktree has that
+/// of its main repository.
+pub fn repository_below(workspace: &Path) -> (PathBuf, &'static str) {
+    match linked_repository(workspace) {
+        Ok(Some(linked)) => (linked.common, ""),
+        _ => (workspace.to_owned(), ".git"),
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use aifo_forge::{
     CI_PATHS, MAX_FILES, ObjectType, Oid, RefChange, RefUpdate, changed_ci_files, changed_files,
     nearest_ancestor,
 };
+use aifo_host::repository_below;
 use aifo_types::escape_line;
 use aifo_workspace::{GitObjects, GitType};
 
@@ -29,7 +30,8 @@ const TIME: Duration = Duration::from_secs(5);
 impl ExaminedUpdate {
     /// Reads commits and directories of the workspace. `known` are commits that the forge has. Blocks.
     pub(crate) fn of(update: &RefUpdate, known: &HashSet<Oid>, workspace: &Path) -> Self {
-        let objects = GitObjects::open(workspace).ok();
+        let (root, git) = repository_below(workspace);
+        let objects = GitObjects::open(&root, git).ok();
         let begin = Instant::now();
         let mut read = |id: &Oid, expected: ObjectType| {
             let objects = objects.as_ref().filter(|_| begin.elapsed() < TIME)?;
@@ -167,6 +169,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_linked_worktree_has_the_objects_of_its_repository() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap();
+        let (main, worktree) = (path.join("main"), path.join("worktree"));
+        fs::create_dir(&main).unwrap();
+        git(&main, &["init", "-q"]);
+        git(&main, &["commit", "-qm", "first", "--allow-empty"]);
+        git(&main, &["worktree", "add", "-q", "../worktree"]);
+        let first = git(&worktree, &["rev-parse", "HEAD"]).1;
+        git(&worktree, &["commit", "-qm", "second", "--allow-empty"]);
+        let second = git(&worktree, &["rev-parse", "HEAD"]).1;
+        let examined = ExaminedUpdate::of(&update(&first, &second), &HashSet::new(), &worktree);
+        assert_eq!(examined.commits, Some(1));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::tree::{Object, Tree};
 
-/// Where a repository's objects are.
+/// Those of a repository in the workspace.
 const OBJECTS: &str = ".git/objects";
 
 /// The largest content that is read; of a directory, some ten thousand names.
@@ -38,16 +38,18 @@ pub enum GitType {
 /// Objects, by their ids.
 pub struct GitObjects {
     tree: Tree,
+    /// Their directory in it.
+    directory: PathBuf,
     /// The packs, without the end of their names.
     packs: Vec<PathBuf>,
 }
 
 impl GitObjects {
-    /// Errors: the workspace cannot be opened.
-    pub fn open(workspace: &Path) -> io::Result<Self> {
-        let tree = Tree::open(workspace)?;
-        let packs = packs(&tree);
-        Ok(GitObjects { tree, packs })
+    /// Opens those of the git directory at `git` below `root`, such as `.git`. Errors: `root` cannot be opened.
+    pub fn open(root: &Path, git: &str) -> io::Result<Self> {
+        let (tree, directory) = (Tree::open(root)?, Path::new(git).join("objects"));
+        let packs = packs(&tree, &directory.join("pack"));
+        Ok(GitObjects { tree, directory, packs })
     }
 
     /// Returns the content of a commit or directory whose hash is this id, 40 or 64 digits. `None` if it is missing, large, of
@@ -66,7 +68,7 @@ impl GitObjects {
     /// Returns a content with this name, whatever its hash is.
     fn find(&self, id: &str, depth: usize) -> Option<(GitType, Vec<u8>)> {
         let bytes = bytes_of(id)?;
-        let loose = self.tree.read(&loose_path(id)?, MAX_OBJECT as u64);
+        let loose = self.tree.read(&self.directory.join(loose_path(id)?), MAX_OBJECT as u64);
         if let Some(found) = loose.and_then(|bytes| of_loose(&bytes)) {
             return Some(found);
         }
@@ -118,22 +120,22 @@ pub fn has_git_object(tree: &Tree, id: &str) -> bool {
         let (index, _) = tree.open_file(&pack.with_extension("idx")).ok()?;
         offset_in_pack(index, &id).ok()?
     };
-    matches!(tree.object(&loose), Object::File(_))
-        || packs(tree).iter().any(|pack| in_pack(pack).is_some())
+    let objects = Path::new(OBJECTS);
+    matches!(tree.object(&objects.join(loose)), Object::File(_))
+        || packs(tree, &objects.join("pack")).iter().any(|pack| in_pack(pack).is_some())
 }
 
-fn packs(tree: &Tree) -> Vec<PathBuf> {
-    let directory = Path::new(OBJECTS).join("pack");
-    let names = tree.names(&directory).unwrap_or_default();
+fn packs(tree: &Tree, directory: &Path) -> Vec<PathBuf> {
+    let names = tree.names(directory).unwrap_or_default();
     let indexes = names.iter().filter(|name| name.as_bytes().ends_with(b".idx"));
     indexes.map(|name| directory.join(name).with_extension("")).collect()
 }
 
-/// Returns the path of an object's own file; `None` for what is no id.
+/// Returns the path of an object's own file below theirs; `None` for what is no id.
 fn loose_path(id: &str) -> Option<PathBuf> {
     let is_id = matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let (directory, rest) = id.split_at_checked(2).filter(|_| is_id)?;
-    Some(Path::new(OBJECTS).join(directory).join(rest))
+    Some(Path::new(directory).join(rest))
 }
 
 fn bytes_of(hex: &str) -> Option<Vec<u8>> {

@@ -35,7 +35,7 @@ fn repository(format: &str) -> tempfile::TempDir {
 /// Compares all commits and directories with what git reads.
 #[track_caller]
 fn compare(path: &Path) {
-    let objects = GitObjects::open(path).unwrap();
+    let objects = GitObjects::open(path, ".git").unwrap();
     let list = git(path, &["cat-file", "--batch-all-objects", "--batch-check"]);
     let (mut commits, mut trees) = (0, 0);
     for line in String::from_utf8(list).unwrap().lines() {
@@ -91,7 +91,7 @@ fn a_content_with_another_hash_is_none() {
     fs::copy(file(&last), file(&first)).unwrap();
     // git takes the file's content for the commit.
     git(path, &["cat-file", "commit", &last]);
-    let objects = GitObjects::open(path).unwrap();
+    let objects = GitObjects::open(path, ".git").unwrap();
     assert_eq!(objects.read(&first), None);
     assert!(objects.read(&last).is_some());
     for none in ["", "../../config", "0000", &"0".repeat(40), &"g".repeat(40)] {
@@ -125,7 +125,7 @@ fn damaged_packs_are_none_or_right() {
         }
         damaged.truncate(damaged.len() - (seed >> 60) as usize * 100);
         fs::write(&pack, &damaged).unwrap();
-        let objects = GitObjects::open(path).unwrap();
+        let objects = GitObjects::open(path, ".git").unwrap();
         for id in &ids {
             if let Some((kind, content)) = objects.read(id) {
                 assert!(kind == GitType::Commit && content.starts_with(b"tree "), "{id}");
