@@ -103,6 +103,9 @@ pub(crate) struct ToolRun {
     pub(crate) command: String,
     pub(crate) kind: String,
     pub(crate) ending: String,
+    /// False if it is known to have succeeded, or to have run in place.
+    #[serde(default)]
+    pub(crate) has_failed: bool,
     /// `None` if it is not known.
     pub(crate) millis: Option<u64>,
 }

@@ -105,10 +105,12 @@ impl CallLog {
 }
 
 fn tool_run(call: &LoggedCall) -> ToolRun {
+    let (class, words) = ending(call);
     ToolRun {
         command: call.command(),
         kind: call.kind.clone().unwrap_or_default(),
-        ending: ending(call).1,
+        ending: words,
+        has_failed: !["done", "in-place"].contains(&class),
         millis: call.wall_ms,
     }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use crate::block::{
     Attachment, Block, DiffKind, DiffLine, QuestionBlock, QuestionEnd, ToolBlock, ToolContent,
+    ToolRun,
 };
 use crate::markdown::{MEDIA, escape};
 
@@ -191,14 +192,15 @@ fn tool(call: &ToolBlock) -> String {
          <code class=\"title\">{}</code> <span class=\"status\">{}</span>",
         escape(kind),
         escape(first_line(title)),
-        escape(&call.status.replace('_', " ")),
+        escape(&failed_run(call).map_or(call.status.replace('_', " "), |run| run.ending.clone())),
     );
     if let Some(ended) = call.ended {
-        _ = write!(
-            html,
-            " <span class=\"faint\">{}</span>",
-            duration(ended.saturating_sub(call.started))
-        );
+        let reported = ended.saturating_sub(call.started);
+        let millis = match call.runs.as_slice() {
+            [only] => only.millis.unwrap_or(reported),
+            _ => reported,
+        };
+        _ = write!(html, " <span class=\"faint\">{}</span>", duration(millis));
     }
     html.push_str("</summary>");
     if call.command.is_some() && !call.title.is_empty() && call.title != title {
@@ -276,9 +278,15 @@ fn has_diff(call: &ToolBlock) -> bool {
     call.content.iter().any(|content| matches!(content, ToolContent::Diff { .. }))
 }
 
+/// Returns the last run of an ended call if it has failed: an agent may report that as completed.
+fn failed_run(call: &ToolBlock) -> Option<&ToolRun> {
+    call.runs.last().filter(|run| run.has_failed && !call.is_open)
+}
+
 fn status_class(call: &ToolBlock) -> &'static str {
     match call.status.as_str() {
         _ if call.is_open => "open",
+        _ if failed_run(call).is_some() => "failed",
         "completed" => "done",
         "failed" => "failed",
         _ => "stopped",

@@ -288,6 +288,7 @@ fn a_logged_call_belongs_to_the_only_open_tool_call() {
         command: "cargo test".to_owned(),
         kind: "rust".to_owned(),
         ending: "exit 0".to_owned(),
+        has_failed: false,
         millis: Some(1200),
     };
     pair.state.add_run("t", run);

@@ -91,3 +91,32 @@ fn a_question_has_exactly_the_agents_options() {
     );
     assert!(html.contains("<code>rm -r x</code>") && html.contains("<dd>/w</dd>"));
 }
+
+#[test]
+fn a_call_ends_as_its_run_did() {
+    let run = |ending: &str, has_failed| ToolRun {
+        command: "git push".to_owned(),
+        kind: "agent".to_owned(),
+        ending: ending.to_owned(),
+        has_failed,
+        millis: Some(1_500),
+    };
+    let ended = |runs: Vec<ToolRun>| {
+        let call = ToolBlock {
+            status: "completed".to_owned(),
+            ended: Some(9_000),
+            runs,
+            ..ToolBlock::default()
+        };
+        block(&Block::Tool(Box::new(call)))
+    };
+    let status = |html: &str, class: &str, words: &str| {
+        html.contains(&format!("class=\"tool {class}\""))
+            && html.contains(&format!("<span class=\"status\">{words}</span>"))
+    };
+    let failed = ended(vec![run("exit 1", true)]);
+    assert!(status(&failed, "failed", "exit 1") && failed.contains(">1.5 s<"), "{failed}");
+    let both = ended(vec![run("exit 1", true), run("exit 0", false)]);
+    assert!(status(&both, "done", "completed") && both.contains(">9.0 s<"), "{both}");
+    assert!(status(&ended(Vec::new()), "done", "completed"));
+}
