@@ -10,9 +10,27 @@ use crate::graphql::{ApiError, GraphQlRequest, Operation, Text};
 use crate::graphql_fields::{Reach, mutation};
 use crate::request::RepositoryPath;
 
-/// Ids that the answers about the project's repositories had, with the repository; `None` for people and boards.
+/// Ids that the answers about the project's repositories had.
 #[derive(Clone, Debug, Default)]
-pub struct KnownIds(HashMap<String, Option<RepositoryPath>>);
+pub struct KnownIds(HashMap<String, KnownId>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct KnownId {
+    /// `None` for people and boards.
+    repository: Option<RepositoryPath>,
+    /// Of an issue or pull request, if it was asked for.
+    number: Option<u64>,
+}
+
+impl KnownIds {
+    fn keep(&mut self, id: String, of: KnownId) {
+        if let Some(known) = self.0.get_mut(&id) {
+            known.number = known.number.or(of.number);
+        } else if self.0.len() < MAX_IDS {
+            self.0.insert(id, of);
+        }
+    }
+}
 
 /// A mutation.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +39,10 @@ pub struct Mutation {
     pub repository: RepositoryPath,
     /// The change.
     pub change: ApiChange,
+    /// Its name.
+    pub name: String,
+    /// The numbers of issues and pull requests that it is about, as far as they are known.
+    pub numbers: Vec<u64>,
     /// Its input.
     pub input: Value,
 }
@@ -51,7 +73,7 @@ impl GraphQlRequest {
     pub fn keep_ids(&self, answer: &Value, repositories: &[RepositoryPath], known: &mut KnownIds) {
         let (Ok(operation), Some(data)) = (self.operation(), answer.get("data")) else { return };
         let mut walk = Walk { operation: &operation, repositories, known, left: MAX_SELECTIONS };
-        let (Ok(roots), mut found) = (walk.roots(), HashMap::new()) else { return };
+        let (Ok(roots), mut found) = (walk.roots(), KnownIds::default()) else { return };
         let names: HashSet<_> = roots.iter().map(|root| key(root)).collect();
         if names.len() < roots.len() {
             return;
@@ -63,11 +85,7 @@ impl GraphQlRequest {
             };
             walk.keep(&[&root.selection_set], data, (reach, &repository), &mut found, 0);
         }
-        for (id, repository) in found {
-            if known.0.len() < MAX_IDS {
-                known.0.entry(id).or_insert(repository);
-            }
-        }
+        found.0.into_iter().for_each(|(id, of)| known.keep(id, of));
     }
 }
 
@@ -110,9 +128,9 @@ impl<'a> Walk<'a> {
         };
         let input =
             input.ok_or_else(|| ApiError::Document("a mutation has an 'input'".to_owned()))?;
-        let repository = self.repository_of(&input)?;
+        let (repository, numbers) = self.repository_of(&input)?;
         self.check(&root.selection_set, Reach::Project, 0)?;
-        Ok(Mutation { repository, change, input })
+        Ok(Mutation { repository, change, name: root.name.clone(), numbers, input })
     }
 
     /// Returns its own fields, those in fragments, too.
@@ -164,7 +182,7 @@ impl<'a> Walk<'a> {
         if self.operation.is_mutation {
             let input =
                 root.arguments.first().and_then(|(_, input)| self.operation.arguments.value(input));
-            let repository = self.repository_of(&input.unwrap_or_default())?;
+            let (repository, _) = self.repository_of(&input.unwrap_or_default())?;
             return Ok((Reach::Project, Some(repository)));
         }
         match root.name.as_str() {
@@ -178,7 +196,7 @@ impl<'a> Walk<'a> {
             }
             "node" => {
                 let id = text("id").unwrap_or_default();
-                match self.known.0.get(&id) {
+                match self.known.0.get(&id).map(|known| &known.repository) {
                     Some(Some(repository)) => Ok((Reach::Project, Some(repository.clone()))),
                     _ => Err(unknown_id(&id)),
                 }
@@ -210,14 +228,15 @@ impl<'a> Walk<'a> {
         own.cloned().ok_or_else(other)
     }
 
-    /// Returns the repository of all ids in the input of a mutation.
-    fn repository_of(&self, input: &Value) -> Result<RepositoryPath, ApiError> {
-        let mut ids = Vec::new();
+    /// Returns the repository of all ids in the input of a mutation, and their numbers.
+    fn repository_of(&self, input: &Value) -> Result<(RepositoryPath, Vec<u64>), ApiError> {
+        let (mut ids, mut numbers) = (Vec::new(), Vec::new());
         collect_ids(input, false, &mut ids);
         let mut found: Option<&RepositoryPath> = None;
         for id in ids {
-            let of_id = self.known.0.get(id).ok_or_else(|| unknown_id(id))?;
-            match (found, of_id) {
+            let known = self.known.0.get(id).ok_or_else(|| unknown_id(id))?;
+            numbers.extend(known.number);
+            match (found, &known.repository) {
                 (Some(found), Some(of_id)) if found != of_id => {
                     return Err(ApiError::Elsewhere("it is about two repositories".to_owned()));
                 }
@@ -226,7 +245,7 @@ impl<'a> Walk<'a> {
             }
         }
         let none = || ApiError::Elsewhere("it names nothing of a repository".to_owned());
-        found.cloned().ok_or_else(none)
+        Ok((found.cloned().ok_or_else(none)?, numbers))
     }
 
     fn check(
@@ -266,7 +285,7 @@ impl<'a> Walk<'a> {
         selections: &[&'a SelectionSet<'static, Text>],
         data: &Value,
         (reach, repository): (Reach, &Option<RepositoryPath>),
-        ids: &mut HashMap<String, Option<RepositoryPath>>,
+        ids: &mut KnownIds,
         depth: usize,
     ) {
         if let Value::Array(list) = data {
@@ -287,6 +306,9 @@ impl<'a> Walk<'a> {
         for field in fields {
             of_key.entry(key(field)).or_default().push(field);
         }
+        let is_number = |fields: &[&OwnField]| fields.iter().all(|field| field.name == "number");
+        let mut numbers = of_key.iter().filter(|(_, fields)| is_number(fields));
+        let number = numbers.next().and_then(|(key, _)| data.get(key)?.as_u64());
         for (key, fields) in of_key {
             let (Some(value), Some(first)) = (data.get(key), fields.first()) else { continue };
             if fields.iter().any(|field| field.name != first.name) {
@@ -296,7 +318,7 @@ impl<'a> Walk<'a> {
                 && matches!(reach, Reach::Project | Reach::About)
             {
                 let repository = repository.clone().filter(|_| reach == Reach::Project);
-                ids.entry(id.clone()).or_insert(repository);
+                ids.keep(id.clone(), KnownId { repository, number });
             }
             if let Some(below) = reach.enter(&first.name) {
                 let below_fields: Vec<_> =
@@ -372,16 +394,17 @@ mod tests {
     /// The ids after the answer of a forge.
     fn known() -> KnownIds {
         let query = "fragment f on Repository{id parent{id}} \
-            query Q($o:String!){viewer{id} a:repository(owner:$o,name:\"R\"){...f pullRequest(number:1){key:id author{id} headRepository{id}}}}";
+            query Q($o:String!){viewer{id} a:repository(owner:$o,name:\"R\"){...f pullRequest(number:1){number key:id author{id} headRepository{id}}}}";
         let answer = json!({"data": {"viewer": {"id": "U_me"}, "a": {
             "id": "R_own", "parent": {"id": "R_parent"},
-            "pullRequest": {"key": "PR_1", "author": {"id": "U_1"}, "headRepository": {"id": "R_fork"}},
+            "pullRequest": {"number": 1, "key": "PR_1", "author": {"id": "U_1"}, "headRepository": {"id": "R_fork"}},
         }}});
         let request = request(query, json!({"o": "O"})).unwrap();
         let mut known = KnownIds::default();
         assert_eq!(request.judge(&own(), &known), Ok(None));
         request.keep_ids(&answer, &own(), &mut known);
-        let mut ids: Vec<_> = known.0.iter().map(|(id, of)| (id.as_str(), of.is_some())).collect();
+        let mut ids: Vec<_> =
+            known.0.iter().map(|(id, of)| (id.as_str(), of.repository.is_some())).collect();
         ids.sort_unstable();
         assert_eq!(ids, [("PR_1", true), ("R_own", true), ("U_1", false), ("U_me", false)]);
         known
@@ -437,7 +460,8 @@ mod tests {
         assert_eq!((mutation.change.is_each, mutation.repository.as_str()), (false, "o/r"));
         assert_eq!(mutation.input["title"], "t");
         let merge = "mutation{mergePullRequest(input:{pullRequestId:\"PR_1\"}){clientMutationId}}";
-        assert!(judge(merge, json!({}), &known).unwrap().unwrap().change.is_each);
+        let merge = judge(merge, json!({}), &known).unwrap().unwrap();
+        assert!(merge.change.is_each && merge.numbers == [1] && merge.name == "mergePullRequest");
         for (query, input) in [
             (create, json!({"repositoryId": "R_parent"})),
             (create, json!({"repositoryId": "R_own", "headRepositoryId": "R_fork"})),

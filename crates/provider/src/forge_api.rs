@@ -193,7 +193,8 @@ impl Shared {
         let repositories = &self.upstream.forge.repositories;
         let mutation = request.judge(repositories, &self.known())?;
         if let Some(mutation) = mutation {
-            let content = mutation.input.to_string();
+            let numbers: String = mutation.numbers.iter().map(|it| format!("#{it} ")).collect();
+            let content = format!("{numbers}{} {}", mutation.name, mutation.input);
             self.ask(&mutation.repository, mutation.change, content).await?;
         }
         let response = self.send(target, None, headers, Some(request.body())).await?;

@@ -151,7 +151,7 @@ async fn gh_works_without_the_credential() {
         (
             &["pr", "create", "--title", "t", "--body", "b", "--head", "topic", "--base", "main"][..],
             "/o/r/pull/2",
-            Some("o/r creates a pull request {\"base"),
+            Some("o/r creates a pull request createPullRequest {\"base"),
         ),
         (&["pr", "view", "1", "--json", "title,body,author"], "a title", None),
         (
