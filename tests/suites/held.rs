@@ -147,7 +147,7 @@ fn chosen_keys_leave_the_session() {
     appears(&setup, "began");
     terminal.press("\u{10}q");
     assert_eq!(run.finish(), Ok(0));
-    assert!(terminal.shown().contains("return with: aifo-coder attach "), "{}", terminal.shown());
+    terminal.expect("return with: aifo-coder attach ");
     fs::write(&file, "[attach]\ndetach_keys = \"q\"\n").unwrap();
     let outcome = Outcome::of(&mut coder(&setup, &["config", "show"]));
     let expected = "config.toml:2: invalid keys 'q': expected two keys such as 'ctrl-p,q'";
