@@ -4,17 +4,15 @@ use crate::request::RepositoryPath;
 
 /// An API request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ApiRequest<'a> {
+pub enum ApiRequest {
     /// GraphQL, which its body decides.
     GraphQl,
     /// A path about the user or the server, which is read.
-    General(&'a str),
+    General,
     /// Beneath a repository.
     Repository {
         /// The repository, as the request writes it.
         repository: RepositoryPath,
-        /// The path behind it, without a slash at its beginning.
-        path: &'a str,
         /// The change; `None` for reading.
         change: Option<ApiChange>,
     },
@@ -41,15 +39,15 @@ impl ApiChange {
     }
 }
 
-impl ApiRequest<'_> {
+impl ApiRequest {
     /// Parses method and path, which begins with `/api/`. `None` for one that the table has not.
-    pub fn parse<'a>(method: &str, path: &'a str) -> Option<ApiRequest<'a>> {
+    pub fn parse(method: &str, path: &str) -> Option<ApiRequest> {
         if path == "/api/graphql" {
             return (method == "POST").then_some(ApiRequest::GraphQl);
         }
         let path = path.strip_prefix("/api/v3/")?;
         if GENERAL.contains(&path) {
-            return (method == "GET").then_some(ApiRequest::General(path));
+            return (method == "GET").then_some(ApiRequest::General);
         }
         let mut parts = path.strip_prefix("repos/")?.splitn(3, '/');
         let (owner, name) = (parts.next()?, parts.next()?);
@@ -67,8 +65,16 @@ impl ApiRequest<'_> {
             "GET" | "HEAD" => is_read(path).then_some(None)?,
             _ => Some(change_of(method, path)?),
         };
-        Some(ApiRequest::Repository { repository, path, change })
+        Some(ApiRequest::Repository { repository, change })
     }
+}
+
+/// Returns the repository with this path: of the API, upper and lower case are the same.
+pub fn repository_named<'a>(
+    repositories: &'a [RepositoryPath],
+    path: &str,
+) -> Option<&'a RepositoryPath> {
+    repositories.iter().find(|own| own.as_str().eq_ignore_ascii_case(path))
 }
 
 /// Returns text of a header `Link` whose URLs name `repository` as requests do: GitHub's have its number.
@@ -181,7 +187,7 @@ mod tests {
 
     fn of(method: &str, path: &str) -> Option<Option<&'static str>> {
         match ApiRequest::parse(method, path)? {
-            ApiRequest::Repository { repository, change, .. } => {
+            ApiRequest::Repository { repository, change } => {
                 assert_eq!(repository.as_str(), "o/r");
                 Some(change.map(|change| change.effect))
             }

@@ -30,11 +30,14 @@ pub(crate) type Text = String;
 #[derive(Clone, Debug)]
 pub struct GraphQlRequest {
     document: Document<'static, Text>,
+    /// The document, printed.
+    query: Text,
     variables: Map<String, Value>,
 }
 
 /// A document's operation.
 pub(crate) struct Operation<'a> {
+    name: Option<&'a String>,
     pub(crate) is_mutation: bool,
     pub(crate) selections: &'a SelectionSet<'static, Text>,
     pub(crate) fragments: HashMap<&'a str, &'a FragmentDefinition<'static, Text>>,
@@ -68,12 +71,13 @@ impl GraphQlRequest {
         }
         let document = graphql_parser::parse_query::<Text>(&query);
         let invalid = |_| ApiError::Document("the query cannot be read".to_owned());
-        let request =
-            GraphQlRequest { document: document.map_err(invalid)?.into_static(), variables };
-        let operation = request.own_name()?;
+        let document = document.map_err(invalid)?.into_static();
+        let query = document.to_string();
+        let request = GraphQlRequest { document, query, variables };
+        let own = request.operation()?.name;
         match name {
             Value::Null => {}
-            Value::String(name) if operation == Some(&name) || name.is_empty() => {}
+            Value::String(name) if own == Some(&name) || name.is_empty() => {}
             _ => return Err(form("'operationName' is not that of its operation")),
         }
         request.check_texts()?;
@@ -82,7 +86,7 @@ impl GraphQlRequest {
 
     /// Returns the body for the forge.
     pub fn body(&self) -> Value {
-        json!({"query": self.document.to_string(), "variables": self.variables})
+        json!({"query": self.query, "variables": self.variables})
     }
 
     fn definition(&self) -> Result<&OperationDefinition<'static, Text>, ApiError> {
@@ -97,25 +101,14 @@ impl GraphQlRequest {
         }
     }
 
-    fn own_name(&self) -> Result<Option<&String>, ApiError> {
-        Ok(match self.definition()? {
-            OperationDefinition::SelectionSet(_) => None,
-            OperationDefinition::Query(query) => query.name.as_ref(),
-            OperationDefinition::Mutation(mutation) => mutation.name.as_ref(),
-            OperationDefinition::Subscription(_) => {
-                return Err(ApiError::Document("there are no subscriptions".to_owned()));
-            }
-        })
-    }
-
     pub(crate) fn operation(&self) -> Result<Operation<'_>, ApiError> {
-        let (is_mutation, selections, defined) = match self.definition()? {
-            OperationDefinition::SelectionSet(selections) => (false, selections, &[][..]),
-            OperationDefinition::Query(query) => {
-                (false, &query.selection_set, query.variable_definitions.as_slice())
+        let (is_mutation, name, selections, defined) = match self.definition()? {
+            OperationDefinition::SelectionSet(selections) => (false, None, selections, &[][..]),
+            OperationDefinition::Query(it) => {
+                (false, it.name.as_ref(), &it.selection_set, it.variable_definitions.as_slice())
             }
-            OperationDefinition::Mutation(mutation) => {
-                (true, &mutation.selection_set, mutation.variable_definitions.as_slice())
+            OperationDefinition::Mutation(it) => {
+                (true, it.name.as_ref(), &it.selection_set, it.variable_definitions.as_slice())
             }
             OperationDefinition::Subscription(_) => {
                 return Err(ApiError::Document("there are no subscriptions".to_owned()));
@@ -130,16 +123,15 @@ impl GraphQlRequest {
             }
         }
         let arguments = Arguments { defined, given: &self.variables };
-        Ok(Operation { is_mutation, selections, fragments, arguments })
+        Ok(Operation { name, is_mutation, selections, fragments, arguments })
     }
 
     /// Refuses texts in the document that its printer and a server could take for different ones.
     fn check_texts(&self) -> Result<(), ApiError> {
-        let printed = self.document.to_string();
-        let again = graphql_parser::parse_query::<Text>(&printed);
-        let is_plain = !printed.contains("\"\"\"") && !printed.contains('\\');
+        let again = graphql_parser::parse_query::<Text>(&self.query);
+        let is_plain = !self.query.contains("\"\"\"") && !self.query.contains('\\');
         match again {
-            Ok(again) if is_plain && again.to_string() == printed => Ok(()),
+            Ok(again) if is_plain && again.to_string() == self.query => Ok(()),
             _ => {
                 let text = "a text in the query has more than plain characters; use a variable";
                 Err(ApiError::Document(text.to_owned()))

@@ -1,36 +1,15 @@
 //! Judges what an operation reads and changes, and keeps ids of its answer (`spec/forges.md#graphql`).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use graphql_parser::query::{Field, Selection, SelectionSet};
 use serde_json::Value;
 
-use crate::api::ApiChange;
+use crate::api::{ApiChange, repository_named};
 use crate::graphql::{ApiError, GraphQlRequest, Operation, Text};
 use crate::graphql_fields::{Reach, mutation};
+use crate::known_ids::{KnownId, KnownIds};
 use crate::request::RepositoryPath;
-
-/// Ids that the answers about the project's repositories had.
-#[derive(Clone, Debug, Default)]
-pub struct KnownIds(HashMap<String, KnownId>);
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct KnownId {
-    /// `None` for people and boards.
-    repository: Option<RepositoryPath>,
-    /// Of an issue or pull request, if it was asked for.
-    number: Option<u64>,
-}
-
-impl KnownIds {
-    fn keep(&mut self, id: String, of: KnownId) {
-        if let Some(known) = self.0.get_mut(&id) {
-            known.number = known.number.or(of.number);
-        } else if self.0.len() < MAX_IDS {
-            self.0.insert(id, of);
-        }
-    }
-}
 
 /// A mutation.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,9 +25,6 @@ pub struct Mutation {
     /// Its input.
     pub input: Value,
 }
-
-/// Ids that are remembered. Later ones are unknown.
-const MAX_IDS: usize = 1 << 16;
 
 /// Selections that are walked, with those of fragments at each use.
 const MAX_SELECTIONS: usize = 20_000;
@@ -85,7 +61,7 @@ impl GraphQlRequest {
             };
             walk.keep(&[&root.selection_set], data, (reach, &repository), &mut found, 0);
         }
-        found.0.into_iter().for_each(|(id, of)| known.keep(id, of));
+        known.extend(found);
     }
 }
 
@@ -122,15 +98,18 @@ impl<'a> Walk<'a> {
         };
         let refused = || ApiError::Elsewhere(format!("'{}' is not passed on", root.name));
         let change = mutation(&root.name).ok_or_else(refused)?;
-        let input = match root.arguments.as_slice() {
+        let input = self.input(root)?;
+        let (repository, numbers) = self.known.repository_of(&input)?;
+        self.check(&root.selection_set, Reach::Project, 0)?;
+        Ok(Mutation { repository, change, name: root.name.clone(), numbers, input })
+    }
+
+    fn input(&self, mutation: &OwnField) -> Result<Value, ApiError> {
+        let input = match mutation.arguments.as_slice() {
             [(name, input)] if name == "input" => self.operation.arguments.value(input),
             _ => None,
         };
-        let input =
-            input.ok_or_else(|| ApiError::Document("a mutation has an 'input'".to_owned()))?;
-        let (repository, numbers) = self.repository_of(&input)?;
-        self.check(&root.selection_set, Reach::Project, 0)?;
-        Ok(Mutation { repository, change, name: root.name.clone(), numbers, input })
+        input.ok_or_else(|| ApiError::Document("a mutation has an 'input'".to_owned()))
     }
 
     /// Returns its own fields, those in fragments, too.
@@ -180,9 +159,7 @@ impl<'a> Walk<'a> {
         };
         let text = |name: &str| argument(name).and_then(|value| value.as_str().map(str::to_owned));
         if self.operation.is_mutation {
-            let input =
-                root.arguments.first().and_then(|(_, input)| self.operation.arguments.value(input));
-            let (repository, _) = self.repository_of(&input.unwrap_or_default())?;
+            let (repository, _) = self.known.repository_of(&self.input(root)?)?;
             return Ok((Reach::Project, Some(repository)));
         }
         match root.name.as_str() {
@@ -196,10 +173,7 @@ impl<'a> Walk<'a> {
             }
             "node" => {
                 let id = text("id").unwrap_or_default();
-                match self.known.0.get(&id).map(|known| &known.repository) {
-                    Some(Some(repository)) => Ok((Reach::Project, Some(repository.clone()))),
-                    _ => Err(unknown_id(&id)),
-                }
+                Ok((Reach::Project, Some(self.known.repository_of_id(&id)?)))
             }
             "search" => {
                 let (query, kind) = (text("query").unwrap_or_default(), text("type"));
@@ -217,35 +191,9 @@ impl<'a> Walk<'a> {
     }
 
     fn own_repository(&self, path: &str) -> Result<RepositoryPath, ApiError> {
-        let is_own = |own: &&RepositoryPath| own.as_str().eq_ignore_ascii_case(path);
-        let own = self.repositories.iter().find(is_own);
-        let other = || {
-            ApiError::Elsewhere(format!(
-                "'{}' is none of the project's remotes",
-                path.escape_debug()
-            ))
-        };
-        own.cloned().ok_or_else(other)
-    }
-
-    /// Returns the repository of all ids in the input of a mutation, and their numbers.
-    fn repository_of(&self, input: &Value) -> Result<(RepositoryPath, Vec<u64>), ApiError> {
-        let (mut ids, mut numbers) = (Vec::new(), Vec::new());
-        collect_ids(input, false, &mut ids);
-        let mut found: Option<&RepositoryPath> = None;
-        for id in ids {
-            let known = self.known.0.get(id).ok_or_else(|| unknown_id(id))?;
-            numbers.extend(known.number);
-            match (found, &known.repository) {
-                (Some(found), Some(of_id)) if found != of_id => {
-                    return Err(ApiError::Elsewhere("it is about two repositories".to_owned()));
-                }
-                (_, Some(of_id)) => found = Some(of_id),
-                (_, None) => {}
-            }
-        }
-        let none = || ApiError::Elsewhere("it names nothing of a repository".to_owned());
-        Ok((found.cloned().ok_or_else(none)?, numbers))
+        let shown = path.escape_debug();
+        let other = || ApiError::Elsewhere(format!("'{shown}' is none of the project's remotes"));
+        repository_named(self.repositories, path).cloned().ok_or_else(other)
     }
 
     fn check(
@@ -346,26 +294,6 @@ const REPO: &str = "repo:";
 
 /// Parts that widen searches.
 const WIDE: &[&str] = &["user:", "org:", "owner:", "enterprise:", "(", ")", "\\"];
-
-/// Collects texts of members that are ids by name.
-fn collect_ids<'a>(value: &'a Value, is_id: bool, ids: &mut Vec<&'a str>) {
-    match value {
-        Value::String(text) if is_id => ids.push(text),
-        Value::Array(list) => list.iter().for_each(|value| collect_ids(value, is_id, ids)),
-        Value::Object(members) => {
-            for (name, value) in members {
-                let is_id = name == "id" || name.ends_with("Id") || name.ends_with("Ids");
-                collect_ids(value, is_id && name != "clientMutationId", ids);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn unknown_id(id: &str) -> ApiError {
-    let id: String = id.chars().take(64).flat_map(char::escape_debug).collect();
-    ApiError::Elsewhere(format!("no answer about the project's repositories had the id '{id}'"))
-}
 
 #[cfg(test)]
 mod tests {

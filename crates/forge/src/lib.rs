@@ -25,6 +25,7 @@ mod api;
 mod graphql;
 mod graphql_fields;
 mod graphql_reach;
+mod known_ids;
 mod oid;
 mod pkt_line;
 mod push;
@@ -36,9 +37,10 @@ pub use advertisement::advertised_ids;
 pub use ancestry::{
     CI_PATHS, MAX_FILES, ObjectType, ReadObject, changed_ci_files, changed_files, nearest_ancestor,
 };
-pub use api::{ApiChange, ApiRequest, own_links};
+pub use api::{ApiChange, ApiRequest, own_links, repository_named};
 pub use graphql::{ApiError, GraphQlRequest};
-pub use graphql_reach::{KnownIds, Mutation};
+pub use graphql_reach::Mutation;
+pub use known_ids::KnownIds;
 pub use oid::Oid;
 pub use push::{Push, RefChange, RefUpdate};
 pub use push_reader::{MAX_PUSH_HEAD, PushError, PushReader};

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -73,6 +75,20 @@ const OF_ERROR: [&str; 13] = [
 /// Limits of what is read of a response after the agent has left.
 const MAX_UNSENT: usize = 16 << 20;
 const UNSENT_TIME: Duration = Duration::from_secs(60);
+
+/// Returns an answer of the proxy itself to a request that it does not pass on.
+pub(crate) fn refused(
+    status: StatusCode,
+    content_type: &'static str,
+    text: String,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(Either::Left(Full::new(Bytes::from(text))));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert("x-aifo-refused", HeaderValue::from_static("1"));
+    response
+}
 
 impl Sent {
     pub(crate) fn new(body: Incoming, meter: Arc<Meter>) -> Self {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aifo_egress::Connector;
-use aifo_forge::{ApiChange, ApiRequest, GraphQlRequest, KnownIds, RepositoryPath, own_links};
+use aifo_forge::{
+    ApiChange, ApiRequest, GraphQlRequest, KnownIds, RepositoryPath, own_links, repository_named,
+};
 use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LINK};
@@ -13,7 +15,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
 
-use crate::body::ResponseBody;
+use crate::body::{ResponseBody, refused};
 use crate::connections::serve_connections;
 use crate::forge::{Forge, ForgeChange, ForgeGate, PushedTo};
 use crate::forge_refusal::ForgeRefusal;
@@ -76,12 +78,7 @@ impl Shared {
                 self.upstream.forge.name
             );
             let body = json!({"message": format!("aifo: {refusal}")}).to_string();
-            let mut response = Response::new(Either::Left(Full::new(Bytes::from(body))));
-            *response.status_mut() = refusal.status();
-            let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            headers.insert("x-aifo-refused", HeaderValue::from_static("1"));
-            response
+            refused(refusal.status(), "application/json", body)
         })
     }
 
@@ -114,38 +111,33 @@ impl Shared {
         let target = (head.method.clone(), to.to_owned());
         match parsed {
             ApiRequest::GraphQl => self.graphql(target, head.headers, body).await,
-            ApiRequest::General(_) => {
+            ApiRequest::General => {
                 let query = head.uri.query();
                 let response = self.send(target, query, head.headers, None).await?;
                 Ok(self.upstream.received(response, CREDENTIAL, false))
             }
-            ApiRequest::Repository { repository, change, .. } => {
-                let own = self.own(&repository)?;
+            ApiRequest::Repository { repository, change } => {
+                let repositories = &self.upstream.forge.repositories;
+                let other = || ForgeRefusal::Repository(repository.as_str().to_owned());
+                let own = repository_named(repositories, repository.as_str()).ok_or_else(other)?;
                 if change.is_some() && head.uri.query().is_some() {
                     // Its members would count as those of the body.
                     return Err(ForgeRefusal::MALFORMED);
                 }
                 let body = match change {
                     None => None,
-                    Some(change) => Some(self.judge(&own, change, &path, body).await?),
+                    Some(change) => Some(self.judge(own, change, &path, body).await?),
                 };
                 let response = self.send(target, head.uri.query(), head.headers, body).await?;
                 let mut answer = self.upstream.received(response, CREDENTIAL, false);
                 let links = answer.headers().get(LINK).and_then(|links| links.to_str().ok());
-                let links = links.map(|links| own_links(links, &own));
+                let links = links.map(|links| own_links(links, own));
                 if let Some(links) = links.and_then(|links| HeaderValue::from_str(&links).ok()) {
                     answer.headers_mut().insert(LINK, links);
                 }
                 Ok(answer)
             }
         }
-    }
-
-    fn own(&self, repository: &RepositoryPath) -> Result<RepositoryPath, ForgeRefusal> {
-        let path = repository.as_str();
-        let mut own = self.upstream.forge.repositories.iter();
-        let own = own.find(|own| own.as_str().eq_ignore_ascii_case(path));
-        own.cloned().ok_or_else(|| ForgeRefusal::Repository(path.to_owned()))
     }
 
     /// Has a change judged. Returns its body, written anew.

@@ -15,7 +15,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, H
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::net::TcpListener;
 
-use crate::body::{RequestBody, ResponseBody, Sent, poll_data};
+use crate::body::{RequestBody, ResponseBody, Sent, poll_data, refused};
 use crate::connections::serve_connections;
 use crate::forge::{Forge, ForgeGate, PushedTo};
 use crate::forge_refusal::ForgeRefusal;
@@ -89,7 +89,7 @@ impl Shared {
         };
         answered.unwrap_or_else(|refusal| {
             tracing::info!("an agent's request to {name} failed: {refusal}");
-            text(refusal.status(), &format!("aifo: {refusal}\n"))
+            refused(refusal.status(), "text/plain; charset=utf-8", format!("aifo: {refusal}\n"))
         })
     }
 
@@ -258,14 +258,5 @@ fn rejected(answer: Full<Bytes>) -> Response<ResponseBody> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(RESULT_TYPE));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response
-}
-
-fn text(status: StatusCode, text: &str) -> Response<ResponseBody> {
-    let mut response = Response::new(Either::Left(Full::new(Bytes::from(text.to_owned()))));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert("x-aifo-refused", HeaderValue::from_static("1"));
     response
 }

@@ -141,10 +141,7 @@ impl ForgeUpstream {
 
     /// Returns a body that begins with bytes already read.
     pub(crate) fn sent(&self, begin: Bytes, rest: Incoming) -> Sent {
-        match begin.is_empty() {
-            true => Sent::new(rest, Arc::clone(&self.meter)),
-            false => Sent::with_begin(begin, rest, Arc::clone(&self.meter)),
-        }
+        Sent::with_begin(begin, rest, Arc::clone(&self.meter))
     }
 
     /// Returns whether the forge answers a fetch of this path without a credential; true also if that fails.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use aifo_egress::Connector;
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Version};
@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::background::Background;
-use crate::body::{Counted, Received, RequestBody, ResponseBody, Sent};
+use crate::body::{self, Counted, Received, RequestBody, ResponseBody, Sent};
 use crate::connections::serve_connections;
 use crate::demand::{self, CountedBody, Demand};
 use crate::head::{Head, local_hosts};
@@ -327,14 +327,10 @@ fn is_error(status: StatusCode) -> bool {
 }
 
 fn refused(refusal: &Refusal, form: ErrorForm) -> Response<ResponseBody> {
-    let body = Full::new(Bytes::from(refusal.body(form).to_string()));
-    let mut response = Response::new(Either::Left(body));
-    *response.status_mut() = refusal.status();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert("x-aifo-refused", HeaderValue::from_static("1"));
+    let text = refusal.body(form).to_string();
+    let mut response = body::refused(refusal.status(), "application/json", text);
     if refusal.status() == StatusCode::TOO_MANY_REQUESTS {
-        headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
     }
     response
 }

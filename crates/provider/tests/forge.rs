@@ -3,6 +3,7 @@
 //! Proves `spec/forges.md#git`, `spec/forges.md#requests` and `spec/forges.md#pushes`.
 
 mod git_server;
+mod tls;
 
 use std::collections::HashSet;
 use std::io::Write;

@@ -13,14 +13,13 @@ use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
+
+use crate::tls::server_config;
 
 /// The credential of its user.
 pub(crate) const TOKEN: &str = "forge-token-0123456789abcdef";
@@ -123,19 +122,10 @@ impl GitServer {
 
 /// A certificate of its own, and what accepts with it.
 fn tls(directory: &Path) -> (PathBuf, TlsAcceptor) {
-    let CertifiedKey { cert, signing_key } =
-        generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![cert.der().clone()], key)
-        .unwrap();
+    let (config, pem) = server_config();
     let file = directory.join("certificate.pem");
-    std::fs::write(&file, cert.pem()).unwrap();
-    (file, TlsAcceptor::from(Arc::new(config)))
+    std::fs::write(&file, pem).unwrap();
+    (file, TlsAcceptor::from(config))
 }
 
 fn create(path: &Path) {

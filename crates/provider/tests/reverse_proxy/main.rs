@@ -5,6 +5,8 @@ mod attacks;
 mod figures;
 mod limits;
 mod provider;
+#[path = "../tls/mod.rs"]
+mod tls;
 
 use std::io::{Read, Write};
 use std::sync::{Mutex, mpsc};

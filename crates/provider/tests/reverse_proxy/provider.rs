@@ -5,9 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::tls::server_config;
 
 /// The real key. It must never reach the agent.
 pub(crate) const KEY: &str = "sk-the-real-key-of-the-user";
@@ -52,17 +52,7 @@ impl TestProvider {
     pub(crate) fn start(
         answer: impl Fn(&Received, &mut Tls) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
-        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)
-            .unwrap();
-        let (config, log) = (Arc::new(config), Arc::new(Mutex::new(Vec::new())));
+        let ((config, pem), log) = (server_config(), Arc::new(Mutex::new(Vec::new())));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (answer, shared): (Arc<Answer>, _) = (Arc::new(answer), Arc::clone(&log));
@@ -74,7 +64,7 @@ impl TestProvider {
             }
         });
         let mut certificate = tempfile::NamedTempFile::new().unwrap();
-        certificate.write_all(cert.pem().as_bytes()).unwrap();
+        certificate.write_all(pem.as_bytes()).unwrap();
         TestProvider { port, certificate, log }
     }
 
